@@ -1,0 +1,83 @@
+"""certmask: image classifiers that are provably safe against adversarial patches.
+
+Names are imported when first used, so that geometry and planning work without loading torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from certmask.certificate import Certificate as Certificate
+    from certmask.certificate import Decision as Decision
+    from certmask.certificate import Guarantee as Guarantee
+    from certmask.classifier import Classifier as Classifier
+    from certmask.covers import Cover as Cover
+    from certmask.covers import custom_cover as custom_cover
+    from certmask.covers import minimal_cover as minimal_cover
+    from certmask.covers import offset_cover as offset_cover
+    from certmask.covers import patchcleanser_cover as patchcleanser_cover
+    from certmask.covers import replicated_cover as replicated_cover
+    from certmask.covers import spread_cover as spread_cover
+    from certmask.defence import Answer as Answer
+    from certmask.defence import Defence as Defence
+    from certmask.defence import Proof as Proof
+    from certmask.errors import CertmaskError as CertmaskError
+    from certmask.geometry import Mask as Mask
+    from certmask.geometry import Patch as Patch
+    from certmask.rules import JuryDetection as JuryDetection
+    from certmask.rules import JuryRecovery as JuryRecovery
+    from certmask.rules import LabelMajority as LabelMajority
+    from certmask.rules import MeanLogProbability as MeanLogProbability
+    from certmask.rules import MeanProbability as MeanProbability
+    from certmask.rules import MinorityReports as MinorityReports
+    from certmask.rules import PatchCleanser as PatchCleanser
+    from certmask.rules import Published as Published
+    from certmask.rules import Undefended as Undefended
+    from certmask.votes import Votes as Votes
+    from certmask.zoo import load_classifier as load_classifier
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "certificate": ["Certificate", "Decision", "Guarantee"],
+    "classifier": ["Classifier"],
+    "covers": [
+        "Cover",
+        "custom_cover",
+        "minimal_cover",
+        "offset_cover",
+        "patchcleanser_cover",
+        "replicated_cover",
+        "spread_cover",
+    ],
+    "defence": ["Answer", "Defence", "Proof"],
+    "errors": ["CertmaskError"],
+    "geometry": ["Mask", "Patch"],
+    "rules": [
+        "JuryDetection",
+        "JuryRecovery",
+        "LabelMajority",
+        "MeanLogProbability",
+        "MeanProbability",
+        "MinorityReports",
+        "PatchCleanser",
+        "Published",
+        "Undefended",
+    ],
+    "votes": ["Votes"],
+    "zoo": ["load_classifier"],
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+__all__ = sorted(_ROOM_OF)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'certmask' has no attribute {name!r}")
+    return getattr(import_module(f"certmask.{_ROOM_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

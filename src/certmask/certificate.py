@@ -1,0 +1,63 @@
+"""What was proved, in a form that cannot lose its meaning."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+
+class Guarantee(Enum):
+    """What a rule promises about a certified image; detection and recovery are never added up."""
+
+    RECOVERY = "recovery"
+    DETECTION = "detection"
+    PUBLISHED = "published test"
+    NONE = "none"
+
+    @property
+    def sentence(self) -> str:
+        """The promise in words."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Guarantee.RECOVERY: "the true class is answered, whatever the patch shows and wherever it is",
+    Guarantee.DETECTION: "the true class is answered or an alert raised, whatever the patch shows and wherever it is",
+    Guarantee.PUBLISHED: "published test: no guarantee against an adaptive attacker",
+    Guarantee.NONE: "no guarantee",
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A rule's answer about one image: a class, and whether it warns of a patch."""
+
+    label: int
+    alert: bool = False
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Whether a guarantee holds for one image, with the threat model and everything the proof rests on."""
+
+    holds: bool
+    guarantee: Guarantee
+    label: int
+    rule: dict[str, Any]
+    cover: dict[str, Any]
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        height, width = self.cover["patch"]
+        threat = f"any {height}×{width} patch on a {self.cover['image'][0]}×{self.cover['image'][1]} input"
+        if not self.holds:
+            return f"not certified against {threat}"
+        if self.guarantee is Guarantee.PUBLISHED:
+            return f"passes the published test for {threat}: no guarantee against an adaptive attacker"
+        return f"certified {self.guarantee.value} against {threat}: {self.guarantee.sentence}"
+
+    def describe(self) -> dict[str, Any]:
+        """The certificate as plain data."""
+        return {**asdict(self), "guarantee": self.guarantee.value, "sentence": self.sentence}

@@ -1,0 +1,171 @@
+"""All commands and their options. Heavy imports wait until a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Make an image classifier provably safe against adversarial patches, and say exactly what was proved.",
+    epilog="Exit codes: 0 done, 1 error (one line on stderr; a traceback with --debug), 2 wrong usage, 3 alert raised.",
+)
+
+ImageOption = Annotated[
+    str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
+]
+PatchOption = Annotated[
+    str, typer.Option("--patch", help="Largest patch to defend against, in pixels of the model's input.")
+]
+MaskOption = Annotated[
+    str | None, typer.Option("--mask", help="Mask size; default: the one that needs 6 masks per axis.")
+]
+TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
+FoldOption = Annotated[str, typer.Option("--fold", help="How often each place is covered, per axis: 2x2 or 3x2 or 1.")]
+ModelOption = Annotated[str, typer.Option("--model", help="efficientnet-lite0 (embedded) or any timm model name.")]
+WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, bf16, fp16, or auto.")]
+BatchOption = Annotated[int, typer.Option("--batch", min=1, help="Images per forward pass; part of the certificate.")]
+RuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule", help="jury-recovery, jury-detection, patchcleanser, minority-reports, published, undefended."
+    ),
+]
+PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]
+AggregateOption = Annotated[
+    str, typer.Option("--aggregate", help="mean-probability, mean-log-probability, label-majority.")
+]
+ThresholdOption = Annotated[float, typer.Option("--threshold", help="Confidence threshold of minority-reports.")]
+MarginOption = Annotated[float, typer.Option("--margin", help="Lead that every certified verdict must exceed.")]
+DrawOption = Annotated[Path | None, typer.Option("--draw", help="Save a picture (PNG, PDF or SVG).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        from certmask import __version__
+
+        typer.echo(f"certmask {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def plan(
+    image: ImageOption = "224",
+    patch: PatchOption = "32",
+    mask: MaskOption = None,
+    tiling: TilingOption = "spread",
+    fold: FoldOption = "1x1",
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=1, help="Most passes that one recovery certificate may take.")
+    ] = None,
+    json: JsonOption = False,
+    draw: DrawOption = None,
+) -> None:
+    """What a cover costs: masks, verified fold, districts, pairs, beside the exact minimum and the paper's count."""
+    from certmask.cli.plan import run
+
+    run(image, patch, mask, tiling, fold, budget=budget, as_json=json, draw=draw)
+
+
+@app.command()
+def predict(
+    photos: Annotated[list[Path], typer.Argument(help="Photos of any size.")],
+    model: ModelOption = "efficientnet-lite0",
+    weights: WeightsOption = None,
+    patch: PatchOption = "32",
+    mask: MaskOption = None,
+    tiling: TilingOption = "spread",
+    fold: FoldOption = "1x1",
+    rule: Annotated[str, typer.Option("--rule", help="One of the rules that `certify` knows.")] = "jury-recovery",
+    pairs: PairsOption = "aligned",
+    aggregate: AggregateOption = "mean-probability",
+    threshold: ThresholdOption = 0.5,
+    margin: MarginOption = 0.0,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+    batch: BatchOption = 32,
+    json: JsonOption = False,
+    draw: DrawOption = None,
+) -> None:
+    """Label each photo, say whether an alert is raised, and what is guaranteed. Exit code 3 if one raised an alert."""
+    from certmask.cli.choices import Choices
+    from certmask.cli.predict import run
+
+    choices = Choices(model, weights, patch, mask, tiling, fold, [rule], pairs, aggregate, threshold, margin)
+    alerted = run(photos, choices.on(device, precision, batch), as_json=json, draw=draw)
+    if alerted:
+        raise typer.Exit(3)
+
+
+@app.command()
+def certify(
+    data: Annotated[str, typer.Argument(help="Folder of class folders, CSV of file and label, or 'demo'.")],
+    model: ModelOption = "efficientnet-lite0",
+    weights: WeightsOption = None,
+    patch: PatchOption = "32",
+    mask: MaskOption = None,
+    tiling: TilingOption = "spread",
+    fold: FoldOption = "1x1",
+    rule: RuleOption = None,
+    pairs: PairsOption = "aligned",
+    aggregate: AggregateOption = "mean-probability",
+    threshold: ThresholdOption = 0.5,
+    margin: MarginOption = 0.0,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+    batch: BatchOption = 32,
+    images: Annotated[int | None, typer.Option("--images", min=1, help="Only the first so many images.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
+        "runs/certify.jsonl"
+    ),
+) -> None:
+    """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
+    from certmask.cli.certify import run
+    from certmask.cli.choices import Choices
+
+    rules = rule or ["undefended", "jury-recovery"]
+    choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
+    run(data, choices.on(device, precision, batch), images, out)
+
+
+@app.command()
+def table(
+    runs: Annotated[list[Path], typer.Argument(help="Results files.")],
+    json: JsonOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+) -> None:
+    """Print the figures of results files."""
+    from certmask.cli.table import run
+
+    run(runs, as_json=json, markdown=markdown)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
+        "runs/demo.jsonl"
+    ),
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+) -> None:
+    """Certify 20 real photos with a real ImageNet model under several defences: one to two minutes on 2 cores."""
+    from certmask.cli.demo import run
+
+    run(out, device, precision)

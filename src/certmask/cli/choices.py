@@ -1,0 +1,106 @@
+"""What the user chose on the command line, turned into a classifier, a cover and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from certmask.classifier import Classifier
+from certmask.cli.sizes import make_cover, parse_size
+from certmask.covers import Cover
+from certmask.errors import CertmaskError
+from certmask.evaluation import Scheme
+from certmask.geometry import Patch
+from certmask.rules import (
+    AGGREGATES,
+    Aggregate,
+    JuryDetection,
+    JuryRecovery,
+    MinorityReports,
+    PatchCleanser,
+    Published,
+    Rule,
+    Undefended,
+)
+from certmask.zoo import load_classifier
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Options of ``predict`` and ``certify``."""
+
+    model: str
+    weights: Path | None
+    patch: str
+    mask: str | None
+    tiling: str
+    fold: str
+    rules: Sequence[str]
+    pairs: str
+    aggregate: str
+    threshold: float
+    margin: float
+    device: str = "auto"
+    precision: str = "auto"
+    batch: int = 32
+
+    def on(self, device: str, precision: str, batch: int) -> Choices:
+        return replace(self, device=device, precision=precision, batch=batch)
+
+    def classifier(self) -> Classifier:
+        return load_classifier(
+            self.model,
+            self.weights,
+            device=pick_device(self.device),
+            precision=self.precision,
+            batch=self.batch,
+        )
+
+    def cover(self, classifier: Classifier) -> Cover:
+        patch = Patch(*parse_size(self.patch, "patch"))
+        return make_cover(classifier.size, patch, self.mask, self.tiling, self.fold)
+
+    def schemes(self, cover: Cover) -> list[Scheme]:
+        """One scheme per chosen rule, named after the rule."""
+        if len(set(self.rules)) != len(self.rules):
+            raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
+        return [Scheme(cover, self._rule(name), name) for name in self.rules]
+
+    def _rule(self, name: str) -> Rule:
+        if name == "undefended":
+            return Undefended()
+        if name == "published":
+            return Published(self.margin)
+        if name == "jury-detection":
+            return JuryDetection(self._aggregate(), self.margin)
+        if name == "jury-recovery":
+            return JuryRecovery(self.pairs, self._aggregate(), self.margin)
+        if name == "minority-reports":
+            return MinorityReports(self.threshold, self.margin)
+        if name in ("patchcleanser", "patchcleanser-challenger"):
+            return PatchCleanser(name.endswith("challenger"), self.margin)
+        raise CertmaskError(
+            "expected rule to be jury-recovery, jury-detection, patchcleanser, patchcleanser-challenger, "
+            f"minority-reports, published or undefended, got {name!r}"
+        )
+
+    def _aggregate(self) -> Aggregate:
+        name = self.aggregate.replace("-", " ").replace("mean log ", "mean log-")
+        if name not in AGGREGATES:
+            known = ", ".join(a.replace(" ", "-") for a in AGGREGATES)
+            raise CertmaskError(f"expected aggregate to be one of {known}, got {self.aggregate!r}")
+        return AGGREGATES[name]()
+
+
+def pick_device(device: str) -> str:
+    """``auto`` takes the GPU where there is one."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise CertmaskError(f"expected a device that is there, got {device!r} ({str(error).splitlines()[0]})") from None
+    return device

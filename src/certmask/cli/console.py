@@ -1,0 +1,76 @@
+"""Printing: rich tables and progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from certmask.report import Line
+from certmask.run import Progress as Report
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress_bar(images: int) -> Iterator[Report]:
+    """A bar over images with the number of passes beside it."""
+    columns = (
+        TextColumn("certifying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("images · {task.fields[passes]:,} passes ·"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=images, passes=0)
+        passes = 0
+
+        def report(what: str, count: int) -> None:
+            nonlocal passes
+            passes += count if what == "passes" else 0
+            bar.update(task, advance=count if what == "images" else 0, passes=passes)
+
+        yield report
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+HEADINGS = ("defence", "clean", "certified\nrecovery", "certified\ndetection", "false\nalerts", "published\ntest")
+EXTRA = ("passes to\nanswer", "passes to\ncertify")
+
+
+def figures_table(lines: Sequence[Line], title: str) -> Table:
+    """One row per scheme; detection and recovery in columns of their own."""
+    grid = Table(title=title, title_justify="left", show_lines=False, padding=(0, 1))
+    for number, heading in enumerate((*HEADINGS, *EXTRA)):
+        grid.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number != 0)
+    for line in lines:
+        grid.add_row(*cells(line))
+    return grid
+
+
+def cells(line: Line) -> list[str]:
+    return [
+        line.scheme,
+        percent(line.clean_accuracy),
+        percent(line.certified_recovery),
+        percent(line.certified_detection),
+        percent(line.false_alerts),
+        percent(line.published_test),
+        f"{line.passes:,.0f}",
+        f"{line.certificate_passes:,.0f}" if line.certificate_passes else "–",
+    ]
+
+
+def markdown_table(lines: Sequence[Line]) -> str:
+    """The same figures as Markdown."""
+    heads = [heading.replace("\n", " ") for heading in (*HEADINGS, *EXTRA)]
+    rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(line) for line in lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -1,0 +1,122 @@
+"""``certmask predict``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from certmask.certificate import Certificate
+from certmask.classifier import Classifier
+from certmask.cli.choices import Choices
+from certmask.cli.console import out
+from certmask.data import prepare, read_photo, to_tensor
+from certmask.engine import Engine
+from certmask.evaluation import Scheme
+from certmask.rules.rule import Asking
+from certmask.votes import Votes, VoteStore, single_passes
+from certmask.zoo import crop_share
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One photo: the answer, whether a patch on it could change the answer, and who voted what."""
+
+    photo: Path
+    name: str
+    label: int
+    alert: bool
+    certificate: Certificate
+    passes: int
+    votes: list[tuple[int, float]]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "photo": str(self.photo),
+            "label": self.label,
+            "name": self.name,
+            "alert": self.alert,
+            "certified": self.certificate.holds,
+            "guarantee": self.certificate.guarantee.value,
+            "meaning": self.sentence,
+            "passes": self.passes,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """What is guaranteed about this photo with any patch put on it."""
+        return f"if this photo is clean and shows {self.name}: {self.certificate.sentence}"
+
+
+def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path | None) -> bool:
+    """Predict each photo; whether one raised an alert."""
+    classifier = choices.classifier()
+    cover = choices.cover(classifier)
+    scheme = choices.schemes(cover)[0]
+    crop = crop_share(choices.model)
+    inputs = [prepare(read_photo(photo), classifier.size, crop) for photo in photos]
+    predictions = predict(classifier, scheme, photos, inputs)
+    if as_json:
+        out.print(json.dumps([p.describe() for p in predictions], ensure_ascii=False, indent=2), markup=False)
+    else:
+        for p in predictions:
+            alert = "ALERT, this may be an attack" if p.alert else "no alert"
+            out.print(f"{p.photo}: [bold]{p.name}[/bold] ({p.label}), {alert}, {p.passes} passes\n  {p.sentence}")
+    if draw:
+        _draw(predictions, inputs, scheme, classifier, draw)
+    return any(p.alert for p in predictions)
+
+
+def predict(
+    classifier: Classifier, scheme: Scheme, photos: Sequence[Path], inputs: Sequence[Image.Image]
+) -> list[Prediction]:
+    """Decide, then try to certify the answer."""
+    engine = Engine(classifier, [scheme.cover])
+    rule = scheme.rule
+
+    def program(number: int, store: VoteStore) -> Asking[Prediction]:
+        votes = engine.votes(scheme.cover, store)
+        decision = yield from translated(rule.deciding(votes), votes)
+        passes = store.count
+        holds = yield from translated(rule.certifying(votes, decision.label), votes)
+        yield votes.passes(single_passes(len(scheme.cover)))
+        confidence, labels = votes.of(single_passes(len(scheme.cover))).max(dim=1)
+        return Prediction(
+            photos[number],
+            classifier.class_names[decision.label],
+            decision.label,
+            decision.alert,
+            rule.certificate(scheme.cover, decision.label, holds),
+            passes,
+            list(zip(labels.tolist(), confidence.tolist(), strict=True)),
+        )
+
+    findings = engine.run((to_tensor(image) for image in inputs), program)
+    return [finding.value for finding in sorted(findings, key=lambda f: f.number)]
+
+
+def translated(asking: Asking[Any], votes: Votes) -> Asking[Any]:
+    """A rule's requests in the numbering of the store."""
+    from certmask.evaluation import Meter
+
+    return (yield from Meter().reading(asking, votes))
+
+
+def _draw(
+    predictions: Sequence[Prediction],
+    inputs: Sequence[Image.Image],
+    scheme: Scheme,
+    classifier: Classifier,
+    path: Path,
+) -> None:
+    from certmask.report.drawing import draw_votes
+
+    for number, (prediction, image) in enumerate(zip(predictions, inputs, strict=True)):
+        target = path if len(predictions) == 1 else path.with_stem(f"{path.stem}-{number + 1}")
+        title = f"{prediction.name}{' — ALERT' if prediction.alert else ''}\n{prediction.certificate.sentence}"
+        draw_votes(image, scheme.cover, prediction.votes, classifier.class_names, title, target)
+        out.print(f"drawn in {target}")

@@ -1,0 +1,39 @@
+"""Sizes and folds as people type them."""
+
+from __future__ import annotations
+
+import re
+
+from certmask.covers import TILINGS, Cover
+from certmask.errors import CertmaskError
+from certmask.geometry import Patch, Size
+
+MASKS_PER_AXIS = 6
+"""The default mask is the one with which this many masks per axis cover every place once."""
+
+
+def parse_size(text: str, what: str) -> Size:
+    """``224`` or ``224x320`` (height × width)."""
+    found = re.fullmatch(r"(\d+)(?:[x×,](\d+))?", text.strip())
+    if not found or int(found[1]) < 1 or int(found[2] or 1) < 1:
+        raise CertmaskError(f"expected {what} like 32 or 32x48, got {text!r}")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def default_mask(image: Size, patch: Patch, per_axis: int = MASKS_PER_AXIS) -> Size:
+    """The smallest mask with which ``per_axis`` masks per axis cover every place once."""
+    n_y, n_x = patch.positions(image)
+    return patch.height + -(-n_y // per_axis) - 1, patch.width + -(-n_x // per_axis) - 1
+
+
+def make_cover(image: Size, patch: Patch, mask: str | None, tiling: str, fold: str) -> Cover:
+    """The cover that the options describe."""
+    if tiling not in TILINGS:
+        raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
+    size = default_mask(image, patch) if mask is None else parse_size(mask, "mask")
+    folds = parse_size(fold, "fold")
+    if tiling == "patchcleanser":
+        if folds != (1, 1):
+            raise CertmaskError(f"expected fold 1x1 for the patchcleanser tiling, got {fold}")
+        return TILINGS[tiling](image, patch, mask=size)
+    return TILINGS[tiling](image, patch, size, folds)

@@ -1,0 +1,22 @@
+"""The ways to build a cover; each returns masks together with their verified fold."""
+
+from certmask.covers.cover import Cover, custom_cover
+from certmask.covers.tilings import (
+    TILINGS,
+    minimal_cover,
+    offset_cover,
+    patchcleanser_cover,
+    replicated_cover,
+    spread_cover,
+)
+
+__all__ = [
+    "TILINGS",
+    "Cover",
+    "custom_cover",
+    "minimal_cover",
+    "offset_cover",
+    "patchcleanser_cover",
+    "replicated_cover",
+    "spread_cover",
+]

@@ -1,0 +1,146 @@
+"""A cover: masks plus the fold that was verified, location by location."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from certmask.errors import CoverError
+from certmask.geometry import Districts, IntArray, Mask, Patch, Size, checked_size, find_districts
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Distinct masks such that every patch location lies wholly inside at least ``fold_y · fold_x`` of them.
+
+    The claim is checked when a cover is made: a set of masks that does not cover is an error, never a value.
+    ``copies[i]`` says how often mask ``i`` was placed; ``grids`` lists complete 1-fold covers that the masks form.
+    """
+
+    tiling: str
+    image: Size
+    patch: Patch
+    mask: Size
+    fold: Size
+    masks: tuple[Mask, ...]
+    copies: tuple[int, ...]
+    grids: tuple[tuple[int, ...], ...] = ()
+    districts: Districts = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "districts", find_districts(self.image, self.patch, self.masks))
+        if self.min_fold < self.k:
+            worst = int(np.argmin(self._folds))
+            raise CoverError(
+                f"expected every location of a {self.patch.height}×{self.patch.width} patch covered at least "
+                f"{self.k} times, got {self.min_fold} at {tuple(int(c) for c in self.districts.corner[worst])}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+    @property
+    def k(self) -> int:
+        """The fold that was asked for."""
+        return self.fold[0] * self.fold[1]
+
+    @cached_property
+    def _folds(self) -> IntArray:
+        copies: IntArray = np.append(np.array(self.copies, dtype=np.int64), 0)  # the padding -1 finds the 0
+        return np.asarray(copies[self.districts.juries].sum(axis=1))
+
+    @property
+    def min_fold(self) -> int:
+        """The smallest number of placed masks (copies counted) that cover one location."""
+        return int(self._folds.min())
+
+    @property
+    def max_fold(self) -> int:
+        """The largest number of placed masks (copies counted) that cover one location."""
+        return int(self._folds.max())
+
+    @property
+    def min_jury(self) -> int:
+        """The smallest number of *different* masks that cover one location."""
+        return int(self.districts.sizes.min())
+
+    @property
+    def placed(self) -> int:
+        """Masks with copies counted."""
+        return sum(self.copies)
+
+    def pairs(self, pairing: str = "all") -> int:
+        """Two-mask passes that a recovery certificate may look at."""
+        if pairing == "all":
+            return len(self) * (len(self) - 1) // 2
+        return len({(i, j) for grid in self.grids for i in grid for j in grid if i < j})
+
+    def for_patch(self, patch: Patch) -> Cover:
+        """The same masks held against another patch; an error if they do not cover it once."""
+        return Cover(self.tiling, self.image, patch, self.mask, (1, 1), self.masks, self.copies)
+
+    @cached_property
+    def digest(self) -> str:
+        """A short hash of the image size, the patch and every mask's footprint."""
+        text = json.dumps([self.image, self.patch.size, [m.footprint(self.image) for m in self.masks], self.copies])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def describe(self) -> dict[str, Any]:
+        """What a results file or a certificate says about this cover."""
+        return {
+            "tiling": self.tiling,
+            "image": list(self.image),
+            "patch": list(self.patch.size),
+            "mask": list(self.mask),
+            "fold": list(self.fold),
+            "masks": len(self),
+            "placed": self.placed,
+            "min_fold": self.min_fold,
+            "max_fold": self.max_fold,
+            "districts": len(self.districts),
+            "digest": self.digest,
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tiling} {self.fold[0]}×{self.fold[1]}, {len(self)} masks of {self.mask[0]}×{self.mask[1]} "
+            f"against {self.patch.height}×{self.patch.width} on {self.image[0]}×{self.image[1]}"
+        )
+
+
+def distinct(masks: Iterable[Mask], image: Size) -> tuple[tuple[Mask, ...], tuple[int, ...], dict[Any, int]]:
+    """Keep each footprint once: the masks, how often each was placed, and the index of every footprint."""
+    index: dict[Any, int] = {}
+    kept: list[Mask] = []
+    copies: list[int] = []
+    for mask in masks:
+        position = index.setdefault(mask.footprint(image), len(kept))
+        if position == len(kept):
+            kept.append(mask)
+            copies.append(0)
+        copies[position] += 1
+    return tuple(kept), tuple(copies), index
+
+
+def build(
+    tiling: str, image: Size, patch: Patch, mask: Size, fold: Size, grids: Sequence[Sequence[Mask]], complete: bool
+) -> Cover:
+    """Make a cover from lists of masks; ``complete`` promises that each list is a 1-fold cover of its own."""
+    masks, copies, index = distinct((m for grid in grids for m in grid), image)
+    numbered = tuple(dict.fromkeys(tuple(dict.fromkeys(index[m.footprint(image)] for m in grid)) for grid in grids))
+    return Cover(tiling, image, patch, mask, fold, masks, copies, numbered if complete else ())
+
+
+def custom_cover(image: Size | int, patch: Patch, masks: Sequence[Mask], fold: Size = (1, 1)) -> Cover:
+    """A cover from your own masks; an error if some location is covered less often than ``fold`` says."""
+    image = checked_size(image, "image")
+    if not masks:
+        raise CoverError("expected at least one mask, got none")
+    size = max(m.height for m in masks), max(m.width for m in masks)
+    return build("custom", image, patch, size, checked_size(fold, "fold"), [masks], complete=True)

@@ -1,0 +1,98 @@
+"""The ways to build a cover. Sizes and folds are ``(height, width)``; one number stands for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from certmask.covers.axis import clamped_starts, minimal_starts, spread_starts
+from certmask.covers.cover import Cover, build
+from certmask.errors import CoverError
+from certmask.geometry import Mask, Patch, Size, checked_size, reach
+from certmask.geometry.paper import effective_coverage
+
+Starts = Callable[[int, int, int], list[list[int]]]
+
+
+def minimal_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+    """Exactly ``N*(k)`` masks, the fewest any k-fold cover can have; distinct wherever the slack allows."""
+    return _grid_cover("minimal", minimal_starts, image, patch, mask, fold)
+
+
+def spread_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+    """Evenly spread masks whose juries really differ: at most ``fold − 1`` more starts per axis than the minimum."""
+    return _grid_cover("spread", spread_starts, image, patch, mask, fold)
+
+
+def _grid_cover(
+    tiling: str, starts: Starts, image: Size | int, patch: Patch, mask: Size | int, fold: Size | int
+) -> Cover:
+    image, mask, fold = _checked(image, patch, mask, fold)
+    (n_y, n_x), (s_y, s_x) = patch.positions(image), reach(patch, mask)
+    grids = [
+        [Mask(top, left, *mask) for top in tops for left in lefts]
+        for tops in starts(n_y, s_y, fold[0])
+        for lefts in starts(n_x, s_x, fold[1])
+    ]
+    return build(tiling, image, patch, mask, fold, grids, complete=True)
+
+
+def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+    """The paper's Replicated Tiling: effective areas side by side from the corner on, each mask placed k times."""
+    image, mask, fold = _checked(image, patch, mask, fold)
+    e_y, e_x = effective_coverage(patch, mask)
+    grid = [
+        Mask(top, left, *mask)
+        for top in range(-(patch.height // 2), image[0] - patch.height // 2, e_y)
+        for left in range(-(patch.width // 2), image[1] - patch.width // 2, e_x)
+    ]
+    return build("replicated", image, patch, mask, fold, [grid] * (fold[0] * fold[1]), complete=True)
+
+
+def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+    """The paper's Offset Tiling: stride ``(M − 2r)/m`` rounded down to pixels, wrapped at the borders."""
+    image, mask, fold = _checked(image, patch, mask, fold)
+    e_y, e_x = effective_coverage(patch, mask)
+    tops = [i * e_y // fold[0] - mask[0] // 2 for i in range(-(-fold[0] * image[0] // e_y))]
+    lefts = [i * e_x // fold[1] - mask[1] // 2 for i in range(-(-fold[1] * image[1] // e_x))]
+    grid = [Mask(top, left, *mask, wraps=True) for top in tops for left in lefts]
+    return build("offset", image, patch, mask, fold, [grid], complete=fold == (1, 1))
+
+
+def patchcleanser_cover(
+    image: Size | int, patch: Patch, per_axis: Size | int | None = None, mask: Size | int | None = None
+) -> Cover:
+    """PatchCleanser's grid (Xiang et al. 2022): ``per_axis`` masks each way, or masks of a given size, none outside."""
+    image = checked_size(image, "image")
+    if (per_axis is None) == (mask is None):
+        raise CoverError(f"expected either per_axis or mask, got per_axis={per_axis!r} and mask={mask!r}")
+    positions = patch.positions(image)
+    if per_axis is not None:
+        n = checked_size(per_axis, "masks per axis")
+        stride = -(-positions[0] // n[0]), -(-positions[1] // n[1])
+        mask = patch.height + stride[0] - 1, patch.width + stride[1] - 1
+    else:
+        assert mask is not None
+        mask = checked_size(mask, "mask")
+        stride = reach(patch, mask)
+    grid = [
+        Mask(top, left, *mask)
+        for top in clamped_starts(image[0], mask[0], stride[0])
+        for left in clamped_starts(image[1], mask[1], stride[1])
+    ]
+    return build("patchcleanser", image, patch, mask, (1, 1), [grid], complete=True)
+
+
+def _checked(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int) -> tuple[Size, Size, Size]:
+    image, mask, fold = checked_size(image, "image"), checked_size(mask, "mask"), checked_size(fold, "fold")
+    patch.positions(image)
+    reach(patch, mask)
+    return image, mask, fold
+
+
+TILINGS: dict[str, Callable[..., Cover]] = {
+    "minimal": minimal_cover,
+    "spread": spread_cover,
+    "replicated": replicated_cover,
+    "offset": offset_cover,
+    "patchcleanser": patchcleanser_cover,
+}

@@ -1,0 +1,50 @@
+"""From a file to the model's input: RGB, bicubic resize, centre crop, [0, 1]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from certmask.errors import DataError
+from certmask.geometry import Size
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
+
+
+def read_photo(path: Path) -> Image.Image:
+    """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
+    try:
+        with Image.open(path) as file:
+            photo = ImageOps.exif_transpose(file)
+            if photo.mode in ("RGBA", "LA", "PA") or "transparency" in photo.info:
+                photo = photo.convert("RGBA")
+                photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
+            return photo.convert("RGB")
+    except FileNotFoundError:
+        raise DataError(f"expected an image file, got nothing at {path}") from None
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"expected a readable image in {path}, got {_reason(error)}") from None
+
+
+def prepare(photo: Image.Image, size: Size, crop: float) -> Image.Image:
+    """Resize so that the centre crop of ``size`` keeps ``crop`` of the shorter side, then crop."""
+    height, width = size
+    scale = max(height / photo.height, width / photo.width) / crop
+    resized = (max(width, round(photo.width * scale)), max(height, round(photo.height * scale)))
+    photo = photo.resize(resized, Image.Resampling.BICUBIC) if resized != photo.size else photo
+    left, top = (photo.width - width) // 2, (photo.height - height) // 2
+    return photo.crop((left, top, left + width, top + height))
+
+
+def to_tensor(photo: Image.Image) -> Tensor:
+    """``[3, height, width]`` in [0, 1]."""
+    pixels = torch.from_numpy(np.asarray(photo, dtype=np.uint8).copy())
+    return pixels.permute(2, 0, 1).float() / 255
+
+
+def _reason(error: Exception) -> str:
+    return "no image" if isinstance(error, UnidentifiedImageError) else str(error).splitlines()[0][:120]

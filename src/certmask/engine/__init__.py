@@ -1,0 +1,5 @@
+"""Images × masks → votes."""
+
+from certmask.engine.engine import Engine, Finding
+
+__all__ = ["Engine", "Finding"]

@@ -1,0 +1,50 @@
+"""Masks on the device: every footprint of all covers in a run, once, applied by one fused operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certmask.covers import Cover
+from certmask.errors import CoverError
+from certmask.geometry import IntArray, Size
+
+
+class MaskTable:
+    """The distinct masks of several covers of one image size, numbered; the last row stands for "no mask"."""
+
+    def __init__(self, covers: Sequence[Cover], image: Size, device: torch.device) -> None:
+        for cover in covers:
+            if cover.image != image:
+                raise CoverError(
+                    f"expected a cover of the model's input {image[0]}×{image[1]}, "
+                    f"got one for {cover.image[0]}×{cover.image[1]}"
+                )
+        self._number = {m.footprint(image): 0 for cover in covers for m in cover.masks}
+        self._number = {footprint: number for number, footprint in enumerate(self._number)}
+        self._image = image
+        self.rows = _indicator([f[0] for f in self._number], image[0]).to(device)
+        self.columns = _indicator([f[1] for f in self._number], image[1]).to(device)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def index(self, cover: Cover) -> IntArray:
+        """Where each mask of a cover stands in this table."""
+        return np.array([self._number[m.footprint(self._image)] for m in cover.masks], dtype=np.int64)
+
+    def hidden(self, pairs: Tensor) -> Tensor:
+        """Pixels that each pair of masks blanks out: ``[n, 2]`` mask numbers to ``[n, height, width]`` booleans."""
+        boxes = self.rows[pairs][..., :, None] & self.columns[pairs][..., None, :]
+        return boxes[:, 0] | boxes[:, 1]
+
+
+def _indicator(runs: Sequence[Sequence[tuple[int, int]]], length: int) -> Tensor:
+    table = torch.zeros(len(runs) + 1, length, dtype=torch.bool)
+    for row, pieces in zip(table, runs, strict=False):
+        for low, high in pieces:
+            row[low:high] = True
+    return table

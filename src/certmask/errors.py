@@ -1,0 +1,31 @@
+"""Everything that can go wrong, each said in one line of the form "expected …, got …"."""
+
+from __future__ import annotations
+
+
+class CertmaskError(Exception):
+    """Base of all errors that certmask raises on purpose."""
+
+
+class GeometryError(CertmaskError, ValueError):
+    """A size, patch or mask that makes no sense."""
+
+
+class CoverError(CertmaskError, ValueError):
+    """A set of masks that does not cover what it claims to cover."""
+
+
+class ClassifierError(CertmaskError, ValueError):
+    """A model, its weights or its output cannot be used."""
+
+
+class VoteError(CertmaskError, LookupError):
+    """A rule asked for a vote that was never cast."""
+
+
+class DataError(CertmaskError, ValueError):
+    """An image, a label or a data set cannot be read."""
+
+
+class ResultsError(CertmaskError, ValueError):
+    """A results file cannot be read, written or continued."""

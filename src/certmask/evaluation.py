@@ -1,0 +1,111 @@
+"""Schemes on images: what is answered, what is certified, and how many passes each took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from certmask.certificate import Guarantee
+from certmask.covers import Cover
+from certmask.engine import Engine, Finding
+from certmask.errors import CertmaskError
+from certmask.geometry import IntArray
+from certmask.rules import Rule
+from certmask.rules.rule import Asking
+from certmask.votes import Votes, VoteStore, single_passes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A cover and a rule: a defence that has not met a model yet."""
+
+    cover: Cover
+    rule: Rule
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.rule.check(self.cover)
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name, "rule": self.rule.describe(), "cover": self.cover.describe()}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one scheme did with one image; ``certified`` is None where no label was given.
+
+    ``dissent`` counts the single masks that voted for another class than the answer.
+    """
+
+    label: int
+    alert: bool
+    certified: bool | None
+    dissent: int
+    passes: int
+    certificate_passes: int
+
+    def right(self, label: int) -> bool:
+        """Answered the true class, and without an alert."""
+        return self.label == label and not self.alert
+
+
+def examine(
+    engine: Engine, images: Iterable[Tensor], labels: Sequence[int] | None, schemes: Sequence[Scheme]
+) -> Iterator[Finding[list[Outcome]]]:
+    """Decide every image with every scheme and, where labels are given, certify; votes are shared between schemes."""
+    classes = engine.classifier.classes
+    for label in labels or ():
+        if not 0 <= label < classes:
+            raise CertmaskError(f"expected labels from 0 to {classes - 1}, got {label}")
+
+    def program(number: int, store: VoteStore) -> Asking[list[Outcome]]:
+        label = None if labels is None else labels[number]
+        outcomes = []
+        for scheme in schemes:
+            outcomes.append((yield from _outcome(scheme, engine.votes(scheme.cover, store), label)))
+        return outcomes
+
+    return engine.run(images, program)
+
+
+def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]:
+    rule, asked, proved = scheme.rule, Meter(), Meter()
+    decision = yield from asked.reading(rule.deciding(votes), votes)
+    certified = None
+    if label is not None and rule.guarantee is not Guarantee.NONE:
+        certified = yield from proved.reading(rule.certifying(votes, label), votes)
+    return Outcome(
+        decision.label, decision.alert, certified, _dissent(votes, decision.label), asked.count(), proved.count()
+    )
+
+
+def _dissent(votes: Votes, label: int) -> int:
+    cast = single_passes(len(votes.cover))
+    cast = cast[votes.store.slots(votes.passes(cast)) >= 0]
+    return int((votes.of(cast).argmax(dim=1) != label).sum()) if len(cast) else 0
+
+
+class Meter:
+    """Counts the different passes that a computation asks for."""
+
+    def __init__(self) -> None:
+        self._asked: list[IntArray] = []
+
+    def reading(self, asking: Asking[T], votes: Votes) -> Asking[T]:
+        """Run ``asking``, translated into the store's numbering, and note what it asks for."""
+        while True:
+            try:
+                passes = votes.passes(next(asking))
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            self._asked.append(np.sort(passes, axis=1))
+            yield passes
+
+    def count(self) -> int:
+        return len(np.unique(np.concatenate(self._asked), axis=0)) if self._asked else 0

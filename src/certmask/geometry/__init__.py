@@ -1,0 +1,18 @@
+"""Patches, masks, districts, juries and counts: integers only, no images and no models."""
+
+from certmask.geometry.counts import minimum_masks, minimum_per_axis, reach
+from certmask.geometry.districts import Districts, IntArray, find_districts
+from certmask.geometry.shapes import Mask, Patch, Size, checked_size
+
+__all__ = [
+    "Districts",
+    "IntArray",
+    "Mask",
+    "Patch",
+    "Size",
+    "checked_size",
+    "find_districts",
+    "minimum_masks",
+    "minimum_per_axis",
+    "reach",
+]

@@ -1,0 +1,29 @@
+"""How many masks a k-fold cover needs, exactly (masks that do not wrap)."""
+
+from __future__ import annotations
+
+from certmask.errors import GeometryError
+from certmask.geometry.shapes import Patch, Size
+
+
+def reach(patch: Patch, mask: Size) -> Size:
+    """How many consecutive patch positions one mask covers along each axis."""
+    if mask[0] < patch.height or mask[1] < patch.width:
+        raise GeometryError(
+            f"expected a mask at least as large as the patch {patch.height}×{patch.width}, got {mask[0]}×{mask[1]}"
+        )
+    return mask[0] - patch.height + 1, mask[1] - patch.width + 1
+
+
+def minimum_per_axis(image: Size, patch: Patch, mask: Size) -> Size:
+    """The fewest masks per axis that cover every position once: ``⌈n/s⌉``."""
+    (n_y, n_x), (s_y, s_x) = patch.positions(image), reach(patch, mask)
+    return -(-n_y // s_y), -(-n_x // s_x)
+
+
+def minimum_masks(image: Size, patch: Patch, mask: Size, k: int = 1) -> int:
+    """No k-fold cover by masks of this size has fewer masks than this, and one has exactly this many."""
+    if k < 1:
+        raise GeometryError(f"expected a fold of at least 1, got {k}")
+    per_y, per_x = minimum_per_axis(image, patch, mask)
+    return k * per_y * per_x

@@ -1,0 +1,97 @@
+"""Patches, masks, and which patch locations a mask covers. Integers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from certmask.errors import GeometryError
+
+Size = tuple[int, int]
+"""Height and width in pixels."""
+
+Run = tuple[int, int]
+"""Half-open interval ``[start, stop)`` of pixels or of patch positions along one axis."""
+
+
+def checked_size(size: Size | int, what: str) -> Size:
+    """Return ``(height, width)``; one number stands for a square."""
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in pair):
+        raise GeometryError(f"expected {what} as (height, width), both at least 1, got {size!r}")
+    return pair[0], pair[1]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The threat: a rectangle of ``height × width`` pixels, wholly inside the image, with any content."""
+
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        checked_size((self.height, self.width), "patch")
+
+    @property
+    def size(self) -> Size:
+        return self.height, self.width
+
+    def positions(self, image: Size) -> Size:
+        """How many top-left corners the patch can have along each axis."""
+        if self.height > image[0] or self.width > image[1]:
+            raise GeometryError(
+                f"expected a patch inside the image {image[0]}×{image[1]}, got {self.height}×{self.width}"
+            )
+        return image[0] - self.height + 1, image[1] - self.width + 1
+
+
+@dataclass(frozen=True, order=True)
+class Mask:
+    """A rectangle to blank out; over the border it is clipped, or goes on at the opposite border if it wraps."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    wraps: bool = False
+
+    def __post_init__(self) -> None:
+        checked_size((self.height, self.width), "mask")
+
+    def rows(self, image: Size) -> tuple[Run, ...]:
+        """The pixel rows that the mask blanks out."""
+        return pixel_runs(self.top, self.height, image[0], self.wraps)
+
+    def columns(self, image: Size) -> tuple[Run, ...]:
+        """The pixel columns that the mask blanks out."""
+        return pixel_runs(self.left, self.width, image[1], self.wraps)
+
+    def footprint(self, image: Size) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+        """Rows and columns; two masks with one footprint are the same mask to a classifier."""
+        return self.rows(image), self.columns(image)
+
+    def covers(self, location: Size, patch: Patch, image: Size) -> bool:
+        """Whether a patch with its top-left corner at ``location`` lies wholly inside the mask."""
+        return _inside(location[0], self.rows(image), patch.height) and _inside(
+            location[1], self.columns(image), patch.width
+        )
+
+
+def pixel_runs(start: int, length: int, extent: int, wraps: bool) -> tuple[Run, ...]:
+    """The pixels of ``[0, extent)`` that an interval from ``start`` blanks out, as sorted runs."""
+    if wraps and length >= extent:
+        return ((0, extent),)
+    if wraps:
+        start %= extent
+        overflow = start + length - extent
+        return ((0, overflow), (start, extent)) if overflow > 0 else ((start, start + length),)
+    low, high = max(start, 0), min(start + length, extent)
+    return ((low, high),) if low < high else ()
+
+
+def position_runs(pixels: tuple[Run, ...], patch_length: int) -> tuple[Run, ...]:
+    """The patch positions along one axis that lie wholly inside one of the pixel runs."""
+    return tuple((low, high - patch_length + 1) for low, high in pixels if high - low >= patch_length)
+
+
+def _inside(position: int, pixels: tuple[Run, ...], patch_length: int) -> bool:
+    return any(low <= position < high for low, high in position_runs(pixels, patch_length))

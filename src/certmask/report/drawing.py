@@ -1,0 +1,125 @@
+"""Pictures of covers and of votes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch as Swatch
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from certmask.covers import Cover
+from certmask.errors import ResultsError
+from certmask.geometry import Mask
+from certmask.geometry.shapes import position_runs
+
+COLOURS = ("#2a78b5", "#e4572e", "#f2b134", "#4c9f70", "#8e5ea2", "#6b705c", "#b5838d")
+
+
+def draw_cover(cover: Cover, path: Path) -> None:
+    """Left: the masks on the image. Right: how many masks cover a patch, by the patch's top-left corner."""
+    figure = Figure(figsize=(10, 5.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    height, width = cover.image
+    for number, mask in enumerate(cover.masks):
+        for rectangle in _rectangles(mask, cover):
+            colour = COLOURS[number % len(COLOURS)]
+            left.add_patch(Rectangle(*rectangle, fill=True, facecolor=(*_rgb(colour), 0.08), edgecolor=colour, lw=0.8))
+    left.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
+    left.set_title(f"{len(cover)} masks of {cover.mask[0]}×{cover.mask[1]}")
+    fold = fold_map(cover)
+    shown = right.imshow(fold, cmap=_steps(int(fold.min()), int(fold.max())), interpolation="nearest")
+    shown.set_clim(fold.min() - 0.5, fold.max() + 0.5)
+    right.set(xlabel="left edge of the patch", ylabel="top edge of the patch")
+    right.set_title(f"masks that cover a {cover.patch.height}×{cover.patch.width} patch: {fold.min()} to {fold.max()}")
+    ticks = np.unique(np.linspace(fold.min(), fold.max(), num=min(8, int(np.ptp(fold)) + 1)).round().astype(int))
+    figure.colorbar(shown, ax=right, ticks=ticks, shrink=0.8)
+    figure.suptitle(str(cover))
+    save_figure(figure, path)
+
+
+def draw_votes(
+    photo: Image.Image,
+    cover: Cover,
+    votes: Sequence[tuple[int, float]],
+    names: Sequence[str],
+    title: str,
+    path: Path,
+) -> None:
+    """Left: the model's input. Right: one square per mask, coloured by its vote, paler where it is less sure."""
+    figure = Figure(figsize=(10, 5.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.imshow(photo)
+    left.add_patch(Rectangle((4, 4), cover.patch.width, cover.patch.height, fill=False, edgecolor="white", lw=1.5))
+    left.set_title(f"input; white square: the {cover.patch.height}×{cover.patch.width} patch to fear")
+    left.set_axis_off()
+    counts = Counter(label for label, _ in votes)
+    colour = {label: COLOURS[min(rank, len(COLOURS) - 1)] for rank, (label, _) in enumerate(counts.most_common())}
+    right.imshow(photo.convert("L"), cmap="gray", alpha=0.35)
+    side = 0.8 * _spacing(cover)
+    for mask, (label, confidence) in zip(cover.masks, votes, strict=True):
+        y, x = _centre(mask, cover)
+        square = Rectangle((x - side / 2, y - side / 2), side, side)
+        square.set(facecolor=(*_rgb(colour[label]), 0.25 + 0.75 * confidence), edgecolor="white", lw=0.5)
+        right.add_patch(square)
+    right.set(xlim=(0, cover.image[1]), ylim=(cover.image[0], 0))
+    right.set_axis_off()
+    right.set_title(f"votes of {len(cover)} masks, each at its mask's centre")
+    shown = [Swatch(color=colour[label], label=f"{names[label]}: {n}") for label, n in counts.most_common(len(COLOURS))]
+    figure.legend(handles=shown, loc="outside lower center", ncols=min(4, len(shown)), frameon=False)
+    figure.suptitle(title, fontsize=11)
+    save_figure(figure, path)
+
+
+def fold_map(cover: Cover) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How many placed masks cover each location."""
+    fold = np.zeros(cover.patch.positions(cover.image), dtype=np.int64)
+    for mask, copies in zip(cover.masks, cover.copies, strict=True):
+        for top, bottom in position_runs(mask.rows(cover.image), cover.patch.height):
+            for left, right in position_runs(mask.columns(cover.image), cover.patch.width):
+                fold[top:bottom, left:right] += copies
+    return fold
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as its suffix says."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        FigureCanvasAgg(figure)
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"expected a picture file that can be written, got {path} ({error})") from None
+
+
+def _rectangles(mask: Mask, cover: Cover) -> list[tuple[tuple[int, int], int, int]]:
+    return [((x0, y0), x1 - x0, y1 - y0) for y0, y1 in mask.rows(cover.image) for x0, x1 in mask.columns(cover.image)]
+
+
+def _centre(mask: Mask, cover: Cover) -> tuple[float, float]:
+    """The centre of the mask's visible part; where it wraps, of its larger piece."""
+    y0, y1 = max(mask.rows(cover.image), key=lambda run: run[1] - run[0])
+    x0, x1 = max(mask.columns(cover.image), key=lambda run: run[1] - run[0])
+    return (y0 + y1) / 2, (x0 + x1) / 2
+
+
+def _spacing(cover: Cover) -> float:
+    """The smallest distance between neighbouring mask centres along an axis."""
+    gaps = [np.diff(sorted({_centre(mask, cover)[axis] for mask in cover.masks})) for axis in (0, 1)]
+    return float(min((g.min() for g in gaps if len(g)), default=min(cover.image) / 2))
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))  # type: ignore[return-value]
+
+
+def _steps(low: int, high: int) -> ListedColormap:
+    """One shade of blue per fold."""
+    shades = np.linspace(0.85, 0.15, high - low + 1)
+    return ListedColormap([(s, 0.35 + 0.6 * s, 0.55 + 0.4 * s) for s in shades])

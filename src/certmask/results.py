@@ -1,0 +1,127 @@
+"""Results files: a header with full provenance, then one row per image; append-only and safe to kill at any moment."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from certmask.errors import ResultsError
+
+FORMAT = 1
+Row = dict[str, Any]
+
+
+def provenance() -> dict[str, str]:
+    """Versions of everything that the numbers depend on."""
+    versions = {"python": platform.python_version()}
+    for package in ("certmask", "torch", "timm", "numpy", "pillow"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "absent"
+    return versions
+
+
+class ResultsFile:
+    """Appends rows under a header; opening an existing file continues it if, and only if, the header is the same."""
+
+    def __init__(self, path: Path, header: Row) -> None:
+        self.path = path
+        header = json.loads(json.dumps({"certmask_results": FORMAT, **header}))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab+")
+        except OSError as error:
+            raise ResultsError(f"expected a writable results file, got {path} ({error.strerror})") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ResultsError(f"expected {path} for this run alone, got one that another run is writing") from None
+        self.rows = self._continue(header)
+
+    def _continue(self, header: Row) -> list[Row]:
+        """Drop a half-written last line, check the header, and return the rows that are there."""
+        lines, whole = _whole_lines(self.path)
+        self._file.truncate(whole)
+        if not lines:
+            self._append(header)
+            return []
+        found = _parsed(lines, self.path)
+        difference = _first_difference(found[0], header)
+        if difference:
+            raise ResultsError(f"expected to continue {self.path} with the same inputs, got another {difference}")
+        return found[1:]
+
+    def write(self, row: Row) -> None:
+        """Add one row; when this returns, the row survives a crash."""
+        self._append(row)
+        self.rows.append(json.loads(json.dumps(row)))
+
+    def _append(self, row: Row) -> None:
+        try:
+            self._file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise ResultsError(f"expected room to write {self.path}, got {error.strerror}") from None
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> ResultsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_results(path: Path) -> tuple[Row, list[Row]]:
+    """Header and rows of a results file; a half-written last line is left out."""
+    if not path.is_file():
+        raise ResultsError(f"expected a results file, got nothing at {path}")
+    lines, _ = _whole_lines(path)
+    if not lines:
+        raise ResultsError(f"expected a results file with a header, got an empty or truncated one at {path}")
+    header, *rows = _parsed(lines, path)
+    return header, rows
+
+
+def _whole_lines(path: Path) -> tuple[list[bytes], int]:
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    return content[:whole].splitlines(), whole
+
+
+def _parsed(lines: Iterable[bytes], path: Path) -> list[Row]:
+    rows: list[Row] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            raise ResultsError(f"expected JSON in every line of {path}, got something else in line {number}") from None
+        if not isinstance(row, dict) or (number == 1 and row.get("certmask_results") != FORMAT):
+            raise ResultsError(f"expected a certmask results file of format {FORMAT}, got {path}")
+        rows.append(row)
+    return rows
+
+
+def _first_difference(old: Any, new: Any, where: str = "") -> str:
+    """The first field in which two headers differ, with both values; empty if none."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            difference = _first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+            if difference:
+                return difference
+        return ""
+    return "" if old == new else f"{where} ({_short(new)}, where the file has {_short(old)})"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"

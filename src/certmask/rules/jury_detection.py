@@ -1,0 +1,39 @@
+"""Jury detection: every district is judged by its own jury; answer only if all districts agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from certmask.certificate import Decision, Guarantee
+from certmask.rules.aggregates import Aggregate, MeanProbability
+from certmask.rules.rule import Asking, Rule, jury_passes, majority, needed
+from certmask.votes import Votes
+
+
+class JuryDetection(Rule):
+    """Answer ``c`` if ``D(t) = c`` for every district ``t``, else raise an alert (with the districts' majority).
+
+    Certificate: ``D(t)`` is the label for every district of the clean image. A patch in ``t`` leaves ``D(t)`` alone,
+    so no other class can be answered without an alert.
+    """
+
+    name = "jury detection"
+    guarantee = Guarantee.DETECTION
+
+    def __init__(self, aggregate: Aggregate | None = None, margin: float = 0.0) -> None:
+        super().__init__(margin)
+        self.aggregate = aggregate or MeanProbability()
+
+    def deciding(self, votes: Votes) -> Asking[Decision]:
+        pools = jury_passes(votes.cover)
+        yield needed(pools)
+        verdicts = self.aggregate.labels(votes.outputs, votes.slots(pools)).cpu().numpy()
+        return Decision(majority(verdicts), alert=bool((verdicts != verdicts[0]).any()))
+
+    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
+        pools = jury_passes(votes.cover)
+        yield needed(pools)
+        return bool(self.aggregate.wins(votes.outputs, votes.slots(pools), label, self.margin).all())
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "aggregate": self.aggregate.name}

@@ -1,0 +1,110 @@
+"""Jury recovery: districts that disagree duel, each pair judged by masks of both juries together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from certmask.certificate import Decision, Guarantee
+from certmask.covers import Cover
+from certmask.errors import CoverError
+from certmask.geometry import IntArray
+from certmask.rules.aggregates import Aggregate, MeanProbability
+from certmask.rules.rule import Asking, Rule, jury_passes, needed
+from certmask.rules.tournament import tournament
+from certmask.votes import PAD, Votes
+
+FIRST_BLOCK = 64
+"""District pairs looked at before the first chance to stop; each further block is twice as large."""
+
+
+class JuryRecovery(Rule):
+    """Every district claims ``D(t)``; claims that differ duel by ``R(t, u)``; the class of the survivors is answered.
+
+    Certificate: on the clean image ``D(t)`` and ``R(t, u)`` are the label for all districts ``t ≠ u``. A patch in ``t``
+    leaves ``D(t)`` and every ``R(t, ·)`` alone, so district ``t`` never loses a duel and the survivors agree with it.
+    ``pairs="all"`` pools every mask of one jury with every mask of the other, ``"aligned"`` only masks of one grid.
+    """
+
+    name = "jury recovery"
+    guarantee = Guarantee.RECOVERY
+
+    def __init__(self, pairs: str = "all", aggregate: Aggregate | None = None, margin: float = 0.0) -> None:
+        super().__init__(margin)
+        if pairs not in ("all", "aligned"):
+            raise CoverError(f"expected pairs to be 'all' or 'aligned', got {pairs!r}")
+        self.pairs = pairs
+        self.aggregate = aggregate or MeanProbability()
+
+    def check(self, cover: Cover) -> None:
+        if self.pairs == "aligned" and not cover.grids:
+            raise CoverError(f"expected a cover made of complete grids for aligned pairs, got {cover}")
+
+    def deciding(self, votes: Votes) -> Asking[Decision]:
+        pools = jury_passes(votes.cover)
+        yield needed(pools)
+        claims = self.aggregate.labels(votes.outputs, votes.slots(pools)).cpu().numpy()
+
+        def duels(opponents: IntArray) -> Asking[IntArray]:
+            common = self.pair_passes(votes.cover, opponents)
+            yield needed(common)
+            return self.aggregate.labels(votes.outputs, votes.slots(common)).cpu().numpy()
+
+        return (yield from tournament(claims, duels))
+
+    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
+        pools = jury_passes(votes.cover)
+        yield needed(pools)
+        if not self.aggregate.wins(votes.outputs, votes.slots(pools), label, self.margin).all():
+            return False
+        for opponents in blocks(all_pairs(len(votes.cover.districts)), FIRST_BLOCK):
+            common = self.pair_passes(votes.cover, opponents)
+            yield needed(common)
+            if not self.aggregate.wins(votes.outputs, votes.slots(common), label, self.margin).all():
+                return False
+        return True
+
+    def pair_passes(self, cover: Cover, districts: IntArray) -> IntArray:
+        """The two-mask passes pooled for pairs of districts ``[n, 2]``: ``[n, members, 2]``, padded."""
+        if self.pairs == "aligned":
+            return _aligned(cover, districts)
+        juries = cover.districts.juries
+        first, second = np.broadcast_arrays(juries[districts[:, 0], :, None], juries[districts[:, 1], None, :])
+        return _pooled(first, second)
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "pairs": self.pairs, "aggregate": self.aggregate.name}
+
+
+def _aligned(cover: Cover, districts: IntArray) -> IntArray:
+    """Pairs of masks from the same grid, one from each jury."""
+    pools = []
+    for grid in cover.grids:
+        member = np.isin(cover.districts.juries, grid)
+        juries = np.where(member, cover.districts.juries, -1)
+        juries = np.sort(juries, axis=1)[:, ::-1][:, : int(member.sum(axis=1).max())]
+        first, second = np.broadcast_arrays(juries[districts[:, 0], :, None], juries[districts[:, 1], None, :])
+        pools.append(_pooled(first, second))
+    return np.concatenate(pools, axis=1)
+
+
+def _pooled(first: IntArray, second: IntArray) -> IntArray:
+    pool = np.stack([first, second], axis=-1).reshape(len(first), -1, 2)
+    pool[(pool < 0).any(axis=-1)] = PAD
+    return pool
+
+
+def all_pairs(count: int) -> IntArray:
+    """Every pair ``i < j`` of ``count`` things, ``[n, 2]``."""
+    return np.stack(np.triu_indices(count, k=1), axis=1).astype(np.int64)
+
+
+def blocks(pairs: IntArray, first: int) -> list[IntArray]:
+    """The rows in consecutive blocks, each twice as long as the one before."""
+    cuts, size, start = [], first, first
+    while start < len(pairs):
+        cuts.append(start)
+        size *= 2
+        start += size
+    return np.split(pairs, cuts) if len(pairs) else []

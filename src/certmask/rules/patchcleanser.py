@@ -1,0 +1,62 @@
+"""PatchCleanser (Xiang et al. 2022): double masking, and its challenger variant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from certmask.certificate import Decision, Guarantee
+from certmask.errors import CertmaskError
+from certmask.geometry import IntArray
+from certmask.rules.aggregates import lead
+from certmask.rules.jury_recovery import FIRST_BLOCK, all_pairs, blocks
+from certmask.rules.rule import Asking, Rule, majority
+from certmask.rules.tournament import tournament
+from certmask.votes import Votes, single_passes
+
+
+class PatchCleanser(Rule):
+    """One mask each: if all agree, answer. Else a dissenter whose every second mask agrees with it wins.
+
+    With ``challenger=True`` masks that disagree duel instead, by the vote of both together: fewer passes.
+    Certificate for both: every mask and every pair of masks votes for the label (two-mask correctness).
+    """
+
+    name = "patchcleanser"
+    guarantee = Guarantee.RECOVERY
+
+    def __init__(self, challenger: bool = False, margin: float = 0.0) -> None:
+        super().__init__(margin)
+        if not isinstance(challenger, bool):
+            raise CertmaskError(f"expected challenger to be True or False, got {challenger!r}")
+        self.challenger = challenger
+
+    def deciding(self, votes: Votes) -> Asking[Decision]:
+        passes = single_passes(len(votes.cover))
+        yield passes
+        labels = votes.of(passes).argmax(dim=1).cpu().numpy()
+        if self.challenger:
+            return (yield from tournament(labels, lambda pairs: _two_mask_labels(votes, pairs)))
+        winner = majority(labels)
+        for dissenter in np.flatnonzero(labels != winner):
+            partners = np.stack([np.full(len(labels), dissenter), np.arange(len(labels))], axis=1)
+            if ((yield from _two_mask_labels(votes, partners)) == labels[dissenter]).all():
+                return Decision(int(labels[dissenter]))
+        return Decision(winner)
+
+    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
+        masks = len(votes.cover)
+        for passes in [single_passes(masks), *blocks(all_pairs(masks), FIRST_BLOCK)]:
+            yield passes
+            if not (lead(votes.of(passes), label) > self.margin).all():
+                return False
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "challenger": self.challenger}
+
+
+def _two_mask_labels(votes: Votes, pairs: IntArray) -> Asking[IntArray]:
+    yield pairs
+    return votes.of(pairs).argmax(dim=1).cpu().numpy()

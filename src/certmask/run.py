@@ -1,0 +1,74 @@
+"""A certification run: schemes on a data set, one row per image, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from certmask.classifier import Classifier, Colour
+from certmask.data import Dataset, Sample
+from certmask.engine import Engine, Finding
+from certmask.evaluation import Outcome, Scheme, examine
+from certmask.results import ResultsFile, Row, provenance
+
+Progress = Callable[[str, int], None]
+"""Called with ``"passes"`` or ``"images"`` and how many more are done."""
+
+
+def certify_run(
+    classifier: Classifier,
+    dataset: Dataset,
+    schemes: Sequence[Scheme],
+    path: Path,
+    *,
+    fill: Colour | None = None,
+    progress: Progress | None = None,
+) -> tuple[Row, list[Row]]:
+    """Examine every image that the results file does not have yet; return its header and all rows."""
+    report: Progress = progress or (lambda *_: None)
+    engine = Engine(classifier, [s.cover for s in schemes], fill=fill, progress=lambda n: report("passes", n))
+    header = run_header(engine, dataset, schemes)
+    with ResultsFile(path, header) as results:
+        done = frozenset(row["image"] for row in results.rows)
+        report("images", len(done))
+        todo = dataset.without(done)
+        labels = [sample.label for sample in todo.samples]
+        for finding in examine(engine, todo.tensors(classifier.size), labels, schemes):
+            results.write(run_row(todo.samples[finding.number], finding, schemes))
+            report("images", 1)
+        return header, results.rows
+
+
+def run_header(engine: Engine, dataset: Dataset, schemes: Sequence[Scheme]) -> Row:
+    """Everything that the rows depend on."""
+    return {
+        "kind": "certify",
+        "model": engine.classifier.describe(),
+        "fill": list(engine.fill or ()),
+        "data": dataset.describe(),
+        "schemes": {scheme.name: scheme.describe() for scheme in schemes},
+        "versions": provenance(),
+    }
+
+
+def run_row(sample: Sample, finding: Finding[list[Outcome]], schemes: Sequence[Scheme]) -> Row:
+    """What was found about one image."""
+    return {
+        "image": sample.name,
+        "label": sample.label,
+        "passes": finding.passes,
+        "seconds": round(finding.seconds, 4),
+        "schemes": {s.name: _outcome_row(o) for s, o in zip(schemes, finding.value, strict=True)},
+    }
+
+
+def _outcome_row(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "label": outcome.label,
+        "alert": outcome.alert,
+        "certified": outcome.certified,
+        "dissent": outcome.dissent,
+        "passes": outcome.passes,
+        "certificate_passes": outcome.certificate_passes,
+    }

@@ -1,0 +1,151 @@
+"""Votes: what the classifier said about one image under each mask and pair of masks. Numbers only, no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from certmask.covers import Cover
+from certmask.errors import VoteError
+from certmask.geometry import IntArray
+
+BARE = -1
+"""Stands for "no mask": the pass ``(BARE, BARE)`` is the image as it came."""
+
+
+class VoteStore:
+    """Class probabilities of one image, at most one row per unordered pair of masks from a numbered list.
+
+    A pair ``(i, i)`` is the single mask ``i``. Rows are added as they are computed and never change.
+    """
+
+    def __init__(self, masks: int, classes: int, device: torch.device | str = "cpu") -> None:
+        self.masks = masks
+        self.probabilities: Tensor = torch.empty(0, classes, device=device)
+        self.count = 0
+        self._single: IntArray = np.full(masks + 1, -1, dtype=np.int64)
+        self._double: npt.NDArray[np.int32] | None = None
+
+    def slots(self, pairs: IntArray) -> IntArray:
+        """Row numbers of the given pairs ``[n, 2]``; -1 where no vote was cast."""
+        first, second = pairs.min(axis=-1), pairs.max(axis=-1)
+        double = -1 if self._double is None else self._double[first, second]
+        return np.asarray(np.where(first == second, self._single[first], double))
+
+    def missing(self, pairs: IntArray) -> IntArray:
+        """The given pairs that have no vote yet, each once, smaller index first."""
+        absent = np.sort(pairs[self.slots(pairs) < 0], axis=1)
+        keys, first = np.unique(absent[:, 0] * (self.masks + 1) + absent[:, 1], return_index=True)
+        return absent[np.sort(first)] if len(keys) else absent
+
+    def add(self, pairs: IntArray, probabilities: Tensor) -> None:
+        """Write down new votes ``[n, classes]``; a pair that is already there is an error."""
+        if (self.slots(pairs) >= 0).any():
+            raise VoteError("expected pairs without a vote, got one that has voted")
+        self._grow(len(pairs))
+        new = np.arange(self.count, self.count + len(pairs))
+        self.probabilities[self.count : self.count + len(pairs)] = probabilities
+        first, second = pairs.min(axis=1), pairs.max(axis=1)
+        alone = first == second
+        self._single[first[alone]] = new[alone]
+        if not alone.all():
+            if self._double is None:
+                self._double = np.full((self.masks + 1, self.masks + 1), -1, dtype=np.int32)
+            self._double[first[~alone], second[~alone]] = new[~alone]
+        self.count += len(pairs)
+
+    def _grow(self, extra: int) -> None:
+        capacity, classes = self.probabilities.shape
+        if self.count + extra > capacity:
+            larger = self.probabilities.new_empty(max(self.count + extra, 2 * capacity), classes)
+            larger[: self.count] = self.probabilities[: self.count]
+            self.probabilities = larger
+
+
+class Votes:
+    """The votes of one image as a rule sees them: mask numbers are those of its cover."""
+
+    def __init__(self, cover: Cover, store: VoteStore, index: IntArray | None = None) -> None:
+        self.cover = cover
+        self.store = store
+        numbers = np.arange(len(cover), dtype=np.int64) if index is None else index
+        self._index = np.append(numbers, BARE)  # so that BARE finds itself at the end
+
+    @classmethod
+    def from_table(cls, cover: Cover, singles: Tensor, doubles: Tensor | None = None) -> Votes:
+        """Votes from probabilities ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``."""
+        n = len(cover)
+        if singles.shape[0] != n or (doubles is not None and doubles.shape[:2] != (n, n)):
+            raise VoteError(f"expected votes for {n} masks, got {tuple(singles.shape)}")
+        store = VoteStore(n, singles.shape[1])
+        store.add(single_passes(n), singles)
+        if doubles is not None and n > 1:
+            i, j = np.triu_indices(n, k=1)
+            store.add(np.stack([i, j], axis=1).astype(np.int64), doubles[i, j])
+        return cls(cover, store)
+
+    def passes(self, pairs: IntArray) -> IntArray:
+        """The same pairs in the numbering of the store."""
+        return self._index[pairs]
+
+    def slots(self, pairs: IntArray) -> Tensor:
+        """Rows of ``outputs`` that hold the given pairs ``[..., 2]``, -1 for padding; a missing vote is an error."""
+        padding = pairs[..., 0] == PAD
+        rows = self.store.slots(self.passes(np.where(padding[..., None], BARE, pairs)))
+        if ((rows < 0) & ~padding).any():
+            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+        return torch.from_numpy(np.where(padding, -1, rows)).to(self.outputs.device)
+
+    @property
+    def outputs(self) -> Tensor:
+        """All probabilities cast so far, ``[rows, classes]``."""
+        return self.store.probabilities
+
+    def of(self, pairs: IntArray) -> Tensor:
+        """Probabilities of the given pairs, ``[n, classes]``."""
+        return self.outputs[self.slots(pairs)]
+
+
+PAD = -2
+"""Fills up rows of pairs where juries differ in size."""
+
+
+def single_passes(masks: int) -> IntArray:
+    """One pass per mask, as pairs ``(i, i)``."""
+    numbers = np.arange(masks, dtype=np.int64)
+    return np.stack([numbers, numbers], axis=1)
+
+
+def bare_pass() -> IntArray:
+    """The pass without any mask."""
+    return np.array([[BARE, BARE]], dtype=np.int64)
+
+
+def save_votes(path: Path, store: VoteStore) -> None:
+    """Write a store's votes as safetensors: ``pairs`` and ``probabilities``."""
+    from safetensors.torch import save_file
+
+    pairs = np.full((store.count, 2), BARE, dtype=np.int64)
+    known = np.flatnonzero(store._single[:-1] >= 0)
+    pairs[store._single[known]] = known[:, None]
+    if store._double is not None:
+        i, j = np.nonzero(store._double >= 0)
+        pairs[store._double[i, j]] = np.stack([i, j], axis=1)
+    tensors = {"pairs": torch.from_numpy(pairs), "probabilities": store.probabilities[: store.count].cpu().contiguous()}
+    save_file(tensors, path, metadata={"masks": str(store.masks)})
+
+
+def load_votes(path: Path) -> VoteStore:
+    """Read what ``save_votes`` wrote."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        masks = int(file.metadata()["masks"])
+        pairs, probabilities = file.get_tensor("pairs").numpy(), file.get_tensor("probabilities")
+    store = VoteStore(masks, probabilities.shape[1])
+    store.add(pairs, probabilities)
+    return store

@@ -1,0 +1,12 @@
+"""Models by name or from local files."""
+
+from certmask.zoo.models import (
+    DEFAULT_MODEL,
+    best_precision,
+    crop_share,
+    imagenet_names,
+    imagenet_synsets,
+    load_classifier,
+)
+
+__all__ = ["DEFAULT_MODEL", "best_precision", "crop_share", "imagenet_names", "imagenet_synsets", "load_classifier"]

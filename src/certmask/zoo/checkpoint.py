@@ -1,0 +1,60 @@
+"""Weights from local files: safetensors or a plain state dict, never code."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from certmask.errors import ClassifierError
+
+StateDict = dict[str, Tensor]
+
+
+def read_state_dict(path: Path) -> StateDict:
+    """The tensors of a ``.safetensors`` file or of a state dict that ``torch.save`` wrote, half precision widened."""
+    if not path.is_file():
+        raise ClassifierError(f"expected a weights file, got nothing at {path}")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            content: Any = load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        raise ClassifierError(
+            f"expected safetensors or a plain state dict in {path}, got {_first_line(error)}"
+        ) from None
+    except Exception as error:
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise ClassifierError(f"expected a whole safetensors file in {path}, got {_first_line(error)}") from None
+    for key in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not content or not all(isinstance(t, Tensor) for t in content.values()):
+        raise ClassifierError(f"expected a state dict of tensors in {path}, got {type(content).__name__}")
+    return {name: t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for name, t in content.items()}
+
+
+def load_weights(model: nn.Module, weights: StateDict, name: str, source: Path | str) -> None:
+    """Put the weights into the model; an error that says what differs unless every tensor fits."""
+    own = model.state_dict()
+    optional = {key for key in own if key.endswith("num_batches_tracked")}
+    missing = [key for key in own if key not in weights and key not in optional]
+    unknown = [key for key in weights if key not in own]
+    odd = [key for key in own if key in weights and own[key].shape != weights[key].shape]
+    for what, keys in (("missing", missing), ("unknown", unknown), ("of another shape", odd)):
+        if keys:
+            raise ClassifierError(
+                f"expected weights of {name} in {source}, got {len(keys)} tensors {what} (the first is {keys[0]})"
+            )
+    model.load_state_dict(weights, strict=False)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:160]

@@ -1,0 +1,101 @@
+"""A reference that shares no code with certmask: it paints masks pixel by pixel and looks at every location."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+BoolArray = npt.NDArray[np.bool_]
+Size = tuple[int, int]
+
+
+class Rectangle(Protocol):
+    """What is read from a mask: its five fields, no method."""
+
+    @property
+    def top(self) -> int: ...
+    @property
+    def left(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def wraps(self) -> bool: ...
+
+
+def paint(mask: Rectangle, image: Size) -> BoolArray:
+    """The pixels that the mask blanks out."""
+    canvas = np.zeros(image, dtype=bool)
+    for y in range(mask.top, mask.top + mask.height):
+        for x in range(mask.left, mask.left + mask.width):
+            if mask.wraps:
+                canvas[y % image[0], x % image[1]] = True
+            elif 0 <= y < image[0] and 0 <= x < image[1]:
+                canvas[y, x] = True
+    return canvas
+
+
+def patch_inside(canvas: BoolArray, location: Size, patch: Size) -> bool:
+    """Whether every pixel of the patch is a painted pixel of the image."""
+    return all(
+        0 <= y < canvas.shape[0] and 0 <= x < canvas.shape[1] and bool(canvas[y, x])
+        for y in range(location[0], location[0] + patch[0])
+        for x in range(location[1], location[1] + patch[1])
+    )
+
+
+def locations(image: Size, patch: Size) -> list[Size]:
+    """Every top-left corner of a patch inside the image, row by row."""
+    return [(y, x) for y in range(image[0] - patch[0] + 1) for x in range(image[1] - patch[1] + 1)]
+
+
+def juries(
+    image: Size, patch: Size, masks: Sequence[Rectangle], at: Iterable[Size] | None = None
+) -> dict[Size, tuple[int, ...]]:
+    """The masks that cover each location (all locations, or those of ``at``), row by row."""
+    canvases = np.stack([paint(mask, image) for mask in masks])
+    found: dict[Size, tuple[int, ...]] = {}
+    for y, x in locations(image, patch) if at is None else at:
+        inside = canvases[:, y : y + patch[0], x : x + patch[1]].all(axis=(1, 2))
+        found[y, x] = tuple(int(number) for number in np.flatnonzero(inside))
+    return found
+
+
+def folds(image: Size, patch: Size, masks: Sequence[Rectangle], copies: Sequence[int]) -> dict[Size, int]:
+    """How many placed masks, copies counted, cover each location."""
+    return {
+        location: sum(copies[number] for number in jury) for location, jury in juries(image, patch, masks).items()
+    }
+
+
+def all_starts(image: Size, mask: Size, wraps: bool) -> list[Size]:
+    """Every place where a mask touches the image; a wrapped mask has one place per pixel."""
+    if wraps:
+        return [(y, x) for y in range(image[0]) for x in range(image[1])]
+    return [(y, x) for y in range(1 - mask[0], image[0]) for x in range(1 - mask[1], image[1])]
+
+
+def cheapest_cover(
+    image: Size, patch: Size, mask: Size, k: int, make: Callable[[int, int, int, int, bool], Rectangle], wraps: bool
+) -> list[Rectangle]:
+    """A k-fold cover with the fewest masks, from an integer program over all starts; a mask may be taken repeatedly."""
+    candidates = [make(top, left, *mask, wraps) for top, left in all_starts(image, mask, wraps)]
+    places = locations(image, patch)
+    covered = np.array(
+        [[patch_inside(canvas, place, patch) for canvas in [paint(c, image)] for place in places] for c in candidates]
+    )
+    columns, kept = np.unique(covered, axis=0, return_index=True)
+    answer = milp(
+        c=np.ones(len(kept)),
+        integrality=np.ones(len(kept)),
+        constraints=LinearConstraint(columns.T.astype(float), lb=k),
+        bounds=Bounds(0, k),
+        options={"mip_rel_gap": 0.0},
+    )
+    assert answer.success, answer.message
+    return [candidates[number] for number, times in zip(kept, answer.x, strict=True) for _ in range(round(times))]

@@ -1,0 +1,302 @@
+"""Geometry against pixels: masks, districts, exact counts, the paper's formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from random import Random
+from typing import Any
+
+import brute
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from certmask.covers import custom_cover, offset_cover
+from certmask.errors import CertmaskError, GeometryError
+from certmask.geometry import Mask, Patch, Size, find_districts, minimum_masks, minimum_per_axis, paper, reach
+
+
+@st.composite
+def scenes(draw: st.DrawFn, most_masks: int = 7) -> tuple[Size, Patch, list[Mask]]:
+    """An image, a patch inside it, and masks of any size at any place, clipped, wrapped, or wholly outside."""
+    image = draw(st.tuples(st.integers(1, 14), st.integers(1, 14)))
+    patch = Patch(draw(st.integers(1, image[0])), draw(st.integers(1, image[1])))
+    masks = st.builds(
+        Mask,
+        top=st.integers(-18, 18),
+        left=st.integers(-18, 18),
+        height=st.integers(1, 18),
+        width=st.integers(1, 18),
+        wraps=st.booleans(),
+    )
+    return image, patch, draw(st.lists(masks, min_size=1, max_size=most_masks))
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes(most_masks=1))
+@example(((5, 5), Patch(2, 2), [Mask(3, 3, 4, 4, wraps=True)]))
+@example(((5, 5), Patch(2, 2), [Mask(-1, 4, 5, 6, wraps=True)]))
+@example(((3, 3), Patch(3, 3), [Mask(-2, -2, 7, 5)]))
+def test_a_mask_covers_exactly_what_its_pixels_cover(scene: tuple[Size, Patch, list[Mask]]) -> None:
+    """``Mask.covers`` is "all patch pixels are painted", also for places where the patch would leave the image."""
+    image, patch, (mask,) = scene
+    canvas = brute.paint(mask, image)
+    for location in product(range(-2, image[0] + 2), range(-2, image[1] + 2)):
+        assert mask.covers(location, patch, image) == brute.patch_inside(canvas, location, patch.size), location
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes(most_masks=1))
+def test_rows_and_columns_are_the_painted_pixels(scene: tuple[Size, Patch, list[Mask]]) -> None:
+    """The footprint is sorted, disjoint, inside the image, and its product is the painted area."""
+    image, _, (mask,) = scene
+    canvas = np.zeros(image, dtype=bool)
+    rows, columns = mask.footprint(image)
+    for (top, bottom), (left, right) in product(rows, columns):
+        assert 0 <= top < bottom <= image[0]
+        assert 0 <= left < right <= image[1]
+        assert not canvas[top:bottom, left:right].any()
+        canvas[top:bottom, left:right] = True
+    assert list(rows) == sorted(rows)
+    assert list(columns) == sorted(columns)
+    np.testing.assert_array_equal(canvas, brute.paint(mask, image))
+
+
+def grouped(image: Size, patch: Patch, masks: list[Mask]) -> dict[tuple[int, ...], list[Size]]:
+    """The brute-force districts: the locations of every jury, row by row."""
+    groups: dict[tuple[int, ...], list[Size]] = {}
+    for location, jury in brute.juries(image, patch.size, masks).items():
+        groups.setdefault(jury, []).append(location)
+    return groups
+
+
+@settings(max_examples=200, deadline=None)
+@given(scenes())
+@example(((6, 6), Patch(1, 1), [Mask(4, 4, 4, 4, wraps=True), Mask(0, 0, 2, 2), Mask(0, 0, 2, 2)]))
+@example(((1, 1), Patch(1, 1), [Mask(5, 5, 1, 1)]))
+def test_districts_partition_the_locations_by_jury(scene: tuple[Size, Patch, list[Mask]]) -> None:
+    """Juries, first locations and areas are those of the grouped brute force: no location is lost or misplaced."""
+    image, patch, masks = scene
+    districts = find_districts(image, patch, masks)
+    expected = grouped(image, patch, masks)
+
+    found = [districts.jury(d) for d in range(len(districts))]
+    assert len(set(found)) == len(found), "two districts with one jury"
+    assert set(found) == set(expected)
+    for d, jury in enumerate(found):
+        assert tuple(districts.corner[d]) == expected[jury][0]
+        assert districts.area[d] == len(expected[jury])
+        assert districts.sizes[d] == len(jury)
+        assert (districts.juries[d, len(jury) :] == -1).all()
+    n_y, n_x = patch.positions(image)
+    assert districts.area.sum() == n_y * n_x
+
+
+def test_districts_without_masks_are_one_district_that_nobody_covers() -> None:
+    """No mask at all: one district with an empty jury and every location."""
+    districts = find_districts((4, 5), Patch(2, 2), [])
+    assert [districts.jury(d) for d in range(len(districts))] == [()]
+    assert districts.area.tolist() == [12]
+
+
+def test_districts_of_the_papers_main_setting() -> None:
+    """224 × 224, 1,176 wrapped masks: 300 random locations and 100 first locations have the jury they should have."""
+    image, patch = (224, 224), Patch(32, 32)
+    cover = offset_cover(224, patch, 48, (2, 3))
+    assert len(cover) == cover.placed == 1176
+    districts = find_districts(image, patch, cover.masks)
+    index = {districts.jury(d): d for d in range(len(districts))}
+    assert len(index) == len(districts)
+    assert districts.area.sum() == 193 * 193
+
+    random = Random(20260101)
+    somewhere = random.sample(brute.locations(image, patch.size), 300)
+    chosen = random.sample(range(len(districts)), 100)
+    first: dict[Size, int] = {(int(districts.corner[d, 0]), int(districts.corner[d, 1])): d for d in chosen}
+    truth = brute.juries(image, patch.size, cover.masks, at=[*somewhere, *first])
+    for location in somewhere:
+        jury = truth[location]
+        assert tuple(districts.corner[index[jury]]) <= location
+        assert tuple(i for i, m in enumerate(cover.masks) if m.covers(location, patch, image)) == jury
+    for location, d in first.items():
+        assert truth[location] == districts.jury(d)
+
+
+def fewest(image: Size, patch: Size, mask: Size, k: int, wraps: bool = False) -> int:
+    return len(brute.cheapest_cover(image, patch, mask, k, Mask, wraps))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_one_dimensional_minimum_is_the_integer_programs(k: int) -> None:
+    """Every axis up to 10 pixels, every patch, every mask up to two pixels over the axis: no mismatch."""
+    for length in range(1, 11):
+        for p in range(1, length + 1):
+            for m in range(p, length + 3):
+                exact = minimum_masks((length, 1), Patch(p, 1), (m, 1), k)
+                assert exact == fewest((length, 1), (p, 1), (m, 1), k), (length, p, m)
+                assert exact == minimum_masks((1, length), Patch(1, p), (1, m), k)
+
+
+def small_scenes(count: int) -> list[tuple[Size, Size, Size]]:
+    """A fixed sample of all images up to 5 × 5 with all patches and with masks up to one pixel over the image."""
+    sizes = [
+        ((height, width), (p_y, p_x), (m_y, m_x))
+        for height, width in product(range(2, 6), repeat=2)
+        for p_y, p_x in product(range(1, height), range(1, width))
+        for m_y, m_x in product(range(p_y, height + 2), range(p_x, width + 2))
+    ]
+    return Random(7).sample(sizes, count)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_two_dimensional_minimum_is_the_integer_programs(k: int) -> None:
+    """Sampled images up to 5 × 5, masks anywhere: the integer program needs exactly ``N*(k)`` masks."""
+    always = [((5, 5), (1, 1), (2, 2)), ((5, 5), (2, 1), (3, 2)), ((5, 4), (1, 2), (2, 3)), ((4, 5), (2, 2), (2, 2))]
+    for image, patch, mask in [*always, *small_scenes(40)]:
+        assert minimum_masks(image, Patch(*patch), mask, k) == fewest(image, patch, mask, k), (image, patch, mask)
+
+
+@given(st.data())
+def test_minimum_is_k_times_the_product_of_the_axes(data: st.DataObject) -> None:
+    """``reach`` and ``minimum_per_axis`` count the positions that brute force counts."""
+    length = data.draw(st.integers(1, 30))
+    p = data.draw(st.integers(1, length))
+    m = data.draw(st.integers(p, 32))
+    k = data.draw(st.integers(1, 9))
+    covered = [t for t in range(m) if t + p <= m]
+    positions = [t for t in range(length) if t + p <= length]
+    blocks = len({t // len(covered) for t in positions})
+    assert reach(Patch(p, 1), (m, 1)) == (len(covered), 1)
+    assert minimum_per_axis((length, length), Patch(p, p), (m, m)) == (blocks, blocks)
+    assert minimum_masks((length, length), Patch(p, p), (m, m), k) == k * blocks * blocks
+
+
+def test_wrapping_on_one_axis_goes_below_the_minimum_only_when_both_ends_hold_a_patch() -> None:
+    """Wrapped masks never beat ``⌈k·n/s⌉``, and beat ``N*`` in some cases, all of them with ``M − p ≥ p``."""
+    below = []
+    for length in range(2, 9):
+        for p in range(1, length + 1):
+            for m, k in product(range(p, length + 2), (1, 2, 3)):
+                masks = brute.cheapest_cover((length, 1), (p, 1), (m, 1), k, Mask, wraps=True)
+                (n, _), (s, _) = Patch(p, 1).positions((length, 1)), reach(Patch(p, 1), (m, 1))
+                assert len(masks) >= -(-k * n // s), (length, p, m, k)
+                if len(masks) < minimum_masks((length, 1), Patch(p, 1), (m, 1), k):
+                    below.append((length, p, m, k))
+                    assert m - p >= p
+    assert (3, 1, 2, 2) in below
+    assert {k for *_, k in below} == {2, 3}, "one fold on one axis cannot be beaten"
+    assert any(p > 1 for _, p, *_ in below)
+
+
+@pytest.mark.parametrize(
+    ("image", "patch", "mask", "fold"),
+    [((3, 1), (1, 1), (2, 1), (2, 1)), ((5, 5), (1, 1), (2, 2), (1, 1))],
+    ids=["one axis, twofold", "two axes, onefold"],
+)
+def test_wrapping_below_the_minimum_is_a_real_cover(image: Size, patch: Size, mask: Size, fold: Size) -> None:
+    """The smaller wrapped cover passes certmask's own verification; its masks without wrapping do not."""
+    k = fold[0] * fold[1]
+    masks = [Mask(m.top, m.left, *mask, wraps=True) for m in brute.cheapest_cover(image, patch, mask, k, Mask, True)]
+    assert len(masks) < minimum_masks(image, Patch(*patch), mask, k)
+    assert custom_cover(image, Patch(*patch), masks, fold).placed == len(masks)
+    with pytest.raises(CertmaskError):
+        custom_cover(image, Patch(*patch), [Mask(m.top, m.left, *mask) for m in masks], fold)
+
+
+def test_wrapping_on_two_axes_beats_the_product_of_the_axes() -> None:
+    """Eight wrapped 2 × 2 masks cover a 5 × 5 torus, although each axis alone needs three: only area binds in 2-D."""
+    wrapped = fewest((5, 5), (1, 1), (2, 2), 1, wraps=True)
+    assert wrapped == 8 < minimum_masks((5, 5), Patch(1, 1), (2, 2)) == 9
+    assert wrapped >= -(-5 * 5 // (2 * 2))
+
+
+def test_theorem4_fails_for_a_mask_larger_than_the_image() -> None:
+    """A mask ten times as wide as the image makes the paper's "at most 2" a 10."""
+    assert paper.theorem4_ratio((10, 10), Patch(1, 1), (2, 101)) == 10.0
+    assert paper.theorem4_ratio((224, 224), Patch(32, 32), (48, 257)) > 2
+
+
+def test_theorem4_holds_while_the_mask_fits_into_the_image() -> None:
+    """Every image, patch and mask up to 9 pixels with the mask inside the image: the ratio is at most 2, and reaches it."""
+    coverages = {
+        (length, paper.effective_coverage(Patch(p, p), (m, m))[0])
+        for length in range(2, 10)
+        for p in range(1, length)
+        for m in range(p + 1, length + 1)
+    }
+    ratios = [
+        paper.theorem4_ratio((height, width), Patch(1, 1), (1 + e_y, 1 + e_x))
+        for (height, e_y), (width, e_x) in product(coverages, repeat=2)
+    ]
+    assert max(ratios) == 2.0
+    assert min(ratios) >= 1.0
+
+
+@pytest.mark.parametrize(
+    ("patch", "mask", "paper_once", "exact_once", "paper_offset", "paper_bound", "exact_six"),
+    [
+        (23, 32, 625, 441, 3750, 3720, 2646),
+        (32, 48, 196, 144, 1176, 1176, 864),
+        (35, 56, 121, 81, 704, 684, 486),
+        (39, 56, 196, 121, 1080, 1044, 726),
+    ],
+)
+def test_table_of_counts(
+    patch: int, mask: int, paper_once: int, exact_once: int, paper_offset: int, paper_bound: int, exact_six: int
+) -> None:
+    """The table "How many masks" for 224 × 224, from the paper's formulas and from the exact count."""
+    image, square, size = (224, 224), Patch(patch, patch), (mask, mask)
+    assert paper.replicated_count(image, square, size, 1) == paper_once
+    assert paper.theorem2_bound(224, patch, mask) ** 2 == paper_once
+    assert minimum_masks(image, square, size) == exact_once
+    assert paper.offset_count(image, square, size, (2, 3)) == paper_offset
+    assert paper.theorem3_bound(image, square, size, 6) == paper_bound
+    assert minimum_masks(image, square, size, 6) == exact_six
+    assert exact_six < paper_bound
+
+
+@given(st.data())
+def test_the_papers_count_is_never_below_the_exact_one(data: st.DataObject) -> None:
+    """Replicated Tiling's count is at least ``N*``, so it wastes masks but never promises too much."""
+    image = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 40)))
+    patch = Patch(data.draw(st.integers(1, image[0])), data.draw(st.integers(1, image[1])))
+    mask = data.draw(st.tuples(st.integers(patch.height + 1, 45), st.integers(patch.width + 1, 45)))
+    k = data.draw(st.integers(1, 6))
+    assert paper.replicated_count(image, patch, mask, k) >= minimum_masks(image, patch, mask, k)
+
+
+def anything(value: object) -> Any:
+    """A value that the type checker lets through, for calls that must be refused at run time."""
+    return value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Patch(0, 3),
+        lambda: Patch(3, -1),
+        lambda: Patch(anything(True), 3),
+        lambda: Patch(anything(2.0), 3),
+        lambda: Mask(0, 0, 0, 3),
+        lambda: Mask(0, 0, 3, anything(2.5)),
+        lambda: Patch(6, 2).positions((5, 5)),
+        lambda: Patch(2, 6).positions((5, 5)),
+        lambda: find_districts((5, 5), Patch(6, 6), [Mask(0, 0, 9, 9)]),
+        lambda: reach(Patch(4, 4), (3, 9)),
+        lambda: reach(Patch(4, 4), (9, 3)),
+        lambda: minimum_masks((9, 9), Patch(4, 4), (5, 3)),
+        lambda: minimum_masks((9, 9), Patch(2, 2), (3, 3), 0),
+        lambda: minimum_masks((9, 9), Patch(2, 2), (3, 3), -1),
+        lambda: paper.effective_coverage(Patch(4, 4), (4, 5)),
+        lambda: paper.replicated_count((9, 9), Patch(4, 4), (5, 4), 1),
+        lambda: paper.theorem2_bound(9, 4, 4),
+    ],
+)
+def test_senseless_sizes_are_refused(wrong: Callable[[], object]) -> None:
+    """A size that makes no sense is a ``GeometryError`` that says what was expected and what came."""
+    with pytest.raises(GeometryError, match=r"expected .*got ") as caught:
+        wrong()
+    assert isinstance(caught.value, CertmaskError)
+    assert isinstance(caught.value, ValueError)
