@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,34 +69,41 @@ def juries(
 
 def folds(image: Size, patch: Size, masks: Sequence[Rectangle], copies: Sequence[int]) -> dict[Size, int]:
     """How many placed masks, copies counted, cover each location."""
-    return {
-        location: sum(copies[number] for number in jury) for location, jury in juries(image, patch, masks).items()
-    }
+    return {location: sum(copies[number] for number in jury) for location, jury in juries(image, patch, masks).items()}
 
 
-def all_starts(image: Size, mask: Size, wraps: bool) -> list[Size]:
-    """Every place where a mask touches the image; a wrapped mask has one place per pixel."""
-    if wraps:
-        return [(y, x) for y in range(image[0]) for x in range(image[1])]
-    return [(y, x) for y in range(1 - mask[0], image[0]) for x in range(1 - mask[1], image[1])]
+class Rect(NamedTuple):
+    """A mask of the integer program's own."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    wraps: bool
 
 
-def cheapest_cover(
-    image: Size, patch: Size, mask: Size, k: int, make: Callable[[int, int, int, int, bool], Rectangle], wraps: bool
-) -> list[Rectangle]:
-    """A k-fold cover with the fewest masks, from an integer program over all starts; a mask may be taken repeatedly."""
-    candidates = [make(top, left, *mask, wraps) for top, left in all_starts(image, mask, wraps)]
+@lru_cache(maxsize=8)
+def candidates(image: Size, patch: Size, mask: Size, wraps: bool) -> tuple[list[Rect], BoolArray]:
+    """Every mask that touches the image, one of each kind, and which locations it covers: ``[mask, location]``."""
+    tops = range(image[0]) if wraps else range(1 - mask[0], image[0])
+    lefts = range(image[1]) if wraps else range(1 - mask[1], image[1])
+    masks = [Rect(top, left, *mask, wraps) for top in tops for left in lefts]
+    canvases = [paint(rect, image) for rect in masks]
     places = locations(image, patch)
-    covered = np.array(
-        [[patch_inside(canvas, place, patch) for canvas in [paint(c, image)] for place in places] for c in candidates]
-    )
-    columns, kept = np.unique(covered, axis=0, return_index=True)
+    covered = np.array([[patch_inside(canvas, place, patch) for place in places] for canvas in canvases])
+    different, kept = np.unique(covered, axis=0, return_index=True)
+    return [masks[number] for number in kept], different
+
+
+def cheapest_cover(image: Size, patch: Size, mask: Size, k: int, wraps: bool = False) -> list[Rect]:
+    """A k-fold cover with the fewest masks, from an integer program over all starts; a mask may be taken repeatedly."""
+    masks, covered = candidates(image, patch, mask, wraps)
     answer = milp(
-        c=np.ones(len(kept)),
-        integrality=np.ones(len(kept)),
-        constraints=LinearConstraint(columns.T.astype(float), lb=k),
+        c=np.ones(len(masks)),
+        integrality=np.ones(len(masks)),
+        constraints=LinearConstraint(covered.T.astype(float), lb=k),
         bounds=Bounds(0, k),
         options={"mip_rel_gap": 0.0},
     )
     assert answer.success, answer.message
-    return [candidates[number] for number, times in zip(kept, answer.x, strict=True) for _ in range(round(times))]
+    return [rect for rect, times in zip(masks, answer.x, strict=True) for _ in range(round(times))]

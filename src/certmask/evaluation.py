@@ -15,7 +15,7 @@ from certmask.engine import Engine, Finding
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules import Rule
-from certmask.rules.rule import Asking
+from certmask.rules.rule import Asking, numbered
 from certmask.votes import Votes, VoteStore, single_passes
 
 T = TypeVar("T")
@@ -76,10 +76,10 @@ def examine(
 
 def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]:
     rule, asked, proved = scheme.rule, Meter(), Meter()
-    decision = yield from asked.reading(rule.deciding(votes), votes)
+    decision = yield from asked.reading(numbered(rule.deciding(votes), votes))
     certified = None
     if label is not None and rule.guarantee is not Guarantee.NONE:
-        certified = yield from proved.reading(rule.certifying(votes, label), votes)
+        certified = yield from proved.reading(numbered(rule.certifying(votes, label), votes))
     return Outcome(
         decision.label, decision.alert, certified, _dissent(votes, decision.label), asked.count(), proved.count()
     )
@@ -97,11 +97,11 @@ class Meter:
     def __init__(self) -> None:
         self._asked: list[IntArray] = []
 
-    def reading(self, asking: Asking[T], votes: Votes) -> Asking[T]:
-        """Run ``asking``, translated into the store's numbering, and note what it asks for."""
+    def reading(self, asking: Asking[T]) -> Asking[T]:
+        """Let ``asking`` go on and note what it asks for."""
         while True:
             try:
-                passes = votes.passes(next(asking))
+                passes = next(asking)
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
             self._asked.append(np.sort(passes, axis=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -26,7 +27,7 @@ def progress_bar(images: int) -> Iterator[Report]:
         TextColumn("images · {task.fields[passes]:,} passes ·"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=images, passes=0)
         passes = 0
 
@@ -39,18 +40,31 @@ def progress_bar(images: int) -> Iterator[Report]:
 
 
 def percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return "–" if share is None else f"{100 * share:.1f}"
 
 
-HEADINGS = ("defence", "clean", "certified\nrecovery", "certified\ndetection", "false\nalerts", "published\ntest")
-EXTRA = ("passes to\nanswer", "passes to\ncertify")
+HEADINGS = (
+    "defence",
+    "clean",
+    "certified\nrecovery",
+    "certified\ndetection",
+    "false\nalerts",
+    "published\ntest",
+    "passes,\nanswer",
+    "passes,\nproof",
+)
+
+
+def plain_table(title: str) -> Table:
+    """A table without vertical lines: it fits a terminal of 80 columns."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
 
 
 def figures_table(lines: Sequence[Line], title: str) -> Table:
-    """One row per scheme; detection and recovery in columns of their own."""
-    grid = Table(title=title, title_justify="left", show_lines=False, padding=(0, 1))
-    for number, heading in enumerate((*HEADINGS, *EXTRA)):
-        grid.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number != 0)
+    """One row per scheme, in percent; detection and recovery in columns of their own."""
+    grid = plain_table(f"{title}; shares in %, passes per image")
+    for number, heading in enumerate(HEADINGS):
+        grid.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
     for line in lines:
         grid.add_row(*cells(line))
     return grid
@@ -71,6 +85,6 @@ def cells(line: Line) -> list[str]:
 
 def markdown_table(lines: Sequence[Line]) -> str:
     """The same figures as Markdown."""
-    heads = [heading.replace("\n", " ") for heading in (*HEADINGS, *EXTRA)]
+    heads = [heading.replace("\n", " ") for heading in HEADINGS]
     rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(line) for line in lines)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

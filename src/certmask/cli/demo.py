@@ -26,11 +26,11 @@ def demo_schemes() -> list[Scheme]:
     fourfold = spread_cover(224, PATCH, 80, 2)
     return [
         Scheme(single, Undefended(), "undefended"),
-        Scheme(offset, Published(), "published rule, k=6"),
-        Scheme(fourfold, JuryDetection(), "jury detection, k=4"),
-        Scheme(single, JuryRecovery(), "jury recovery, k=1"),
-        Scheme(fourfold, JuryRecovery("aligned"), "jury recovery, k=4"),
-        Scheme(patchcleanser_cover(224, PATCH, 4), PatchCleanser(), "PatchCleanser, 4×4"),
+        Scheme(offset, Published(), "published rule k=6"),
+        Scheme(fourfold, JuryDetection(), "jury detection k=4"),
+        Scheme(single, JuryRecovery(), "jury recovery k=1"),
+        Scheme(fourfold, JuryRecovery("aligned"), "jury recovery k=4"),
+        Scheme(patchcleanser_cover(224, PATCH, 4), PatchCleanser(), "PatchCleanser 4×4"),
     ]
 
 

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from certmask.cli.sizes import default_mask, make_cover, parse_size
 from certmask.covers import Cover
-from certmask.errors import CertmaskError, GeometryError
+from certmask.errors import CertmaskError, CoverError, GeometryError
 from certmask.geometry import Patch, Size, minimum_masks
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
 
@@ -97,7 +98,7 @@ def _choice(image: Size, patch: Patch, tiling: str, fold: str) -> list[Cover]:
     for height, width in sizes:
         try:
             covers.append(make_cover(image, patch, f"{height}x{width}", tiling, fold))
-        except CertmaskError:
+        except (CoverError, GeometryError):
             continue  # this mask is too small for the fold
     if not covers:
         raise CertmaskError(f"expected a fold that some mask can give, got {fold} with tiling {tiling}")
@@ -119,7 +120,7 @@ def _print(covers: list[Cover], image: Size, patch: Patch) -> None:
         f"{first.tiling} cover, fold {first.fold[0]}×{first.fold[1]}, of {image[0]}×{image[1]} "
         f"against any {patch.height}×{patch.width} patch"
     )
-    grid = Table(title=title, title_justify="left")
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in (
         "mask",
         "masks",

@@ -17,8 +17,8 @@ from certmask.cli.console import out
 from certmask.data import prepare, read_photo, to_tensor
 from certmask.engine import Engine
 from certmask.evaluation import Scheme
-from certmask.rules.rule import Asking
-from certmask.votes import Votes, VoteStore, single_passes
+from certmask.rules.rule import Asking, numbered
+from certmask.votes import VoteStore, single_passes
 from certmask.zoo import crop_share
 
 
@@ -80,9 +80,9 @@ def predict(
 
     def program(number: int, store: VoteStore) -> Asking[Prediction]:
         votes = engine.votes(scheme.cover, store)
-        decision = yield from translated(rule.deciding(votes), votes)
+        decision = yield from numbered(rule.deciding(votes), votes)
         passes = store.count
-        holds = yield from translated(rule.certifying(votes, decision.label), votes)
+        holds = yield from numbered(rule.certifying(votes, decision.label), votes)
         yield votes.passes(single_passes(len(scheme.cover)))
         confidence, labels = votes.of(single_passes(len(scheme.cover))).max(dim=1)
         return Prediction(
@@ -97,13 +97,6 @@ def predict(
 
     findings = engine.run((to_tensor(image) for image in inputs), program)
     return [finding.value for finding in sorted(findings, key=lambda f: f.number)]
-
-
-def translated(asking: Asking[Any], votes: Votes) -> Asking[Any]:
-    """A rule's requests in the numbering of the store."""
-    from certmask.evaluation import Meter
-
-    return (yield from Meter().reading(asking, votes))
 
 
 def _draw(

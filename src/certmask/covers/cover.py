@@ -34,6 +34,8 @@ class Cover:
     districts: Districts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if len(self.copies) != len(self.masks):
+            raise CoverError(f"expected copies of {len(self.masks)} masks, got {len(self.copies)}")
         object.__setattr__(self, "districts", find_districts(self.image, self.patch, self.masks))
         if self.min_fold < self.k:
             worst = int(np.argmin(self._folds))
@@ -41,6 +43,8 @@ class Cover:
                 f"expected every location of a {self.patch.height}×{self.patch.width} patch covered at least "
                 f"{self.k} times, got {self.min_fold} at {tuple(int(c) for c in self.districts.corner[worst])}"
             )
+        if not all(np.isin(self.districts.juries, grid).any(axis=1).all() for grid in self.grids):
+            raise CoverError("expected every grid to cover every location on its own, got one with a hole")
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -77,8 +81,12 @@ class Cover:
 
     def pairs(self, pairing: str = "all") -> int:
         """Two-mask passes that a recovery certificate may look at."""
+        if pairing not in ("all", "aligned"):
+            raise CoverError(f"expected pairs to be 'all' or 'aligned', got {pairing!r}")
         if pairing == "all":
-            return len(self) * (len(self) - 1) // 2
+            return _pairs(len(self))
+        if sum(map(len, self.grids)) == len(self):
+            return sum(_pairs(len(grid)) for grid in self.grids)
         return len({(i, j) for grid in self.grids for i in grid for j in grid if i < j})
 
     def for_patch(self, patch: Patch) -> Cover:
@@ -112,6 +120,10 @@ class Cover:
             f"{self.tiling} {self.fold[0]}×{self.fold[1]}, {len(self)} masks of {self.mask[0]}×{self.mask[1]} "
             f"against {self.patch.height}×{self.patch.width} on {self.image[0]}×{self.image[1]}"
         )
+
+
+def _pairs(count: int) -> int:
+    return count * (count - 1) // 2
 
 
 def distinct(masks: Iterable[Mask], image: Size) -> tuple[tuple[Mask, ...], tuple[int, ...], dict[Any, int]]:

@@ -14,7 +14,8 @@ Starts = Callable[[int, int, int], list[list[int]]]
 
 
 def minimal_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """Exactly ``N*(k)`` masks, the fewest any k-fold cover can have; distinct wherever the slack allows."""
+    """Exactly ``N*(k)`` masks, the fewest any k-fold cover can have; distinct wherever the slack allows
+    (a mask as large as the image always blanks out the same pixels)."""
     return _grid_cover("minimal", minimal_starts, image, patch, mask, fold)
 
 

@@ -20,6 +20,8 @@ def read_photo(path: Path) -> Image.Image:
     try:
         with Image.open(path) as file:
             photo = ImageOps.exif_transpose(file)
+            if photo.mode.startswith("I"):
+                photo = _eight_bits(photo)
             if photo.mode in ("RGBA", "LA", "PA") or "transparency" in photo.info:
                 photo = photo.convert("RGBA")
                 photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
@@ -44,6 +46,12 @@ def to_tensor(photo: Image.Image) -> Tensor:
     """``[3, height, width]`` in [0, 1]."""
     pixels = torch.from_numpy(np.asarray(photo, dtype=np.uint8).copy())
     return pixels.permute(2, 0, 1).float() / 255
+
+
+def _eight_bits(photo: Image.Image) -> Image.Image:
+    """A 16-bit greyscale photo with its tones kept (Pillow's own conversion cuts them off at 255)."""
+    tones = np.asarray(photo).astype(np.float64) / 257
+    return Image.fromarray(tones.round().clip(0, 255).astype(np.uint8))
 
 
 def _reason(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from certmask.errors import GeometryError
-from certmask.geometry.shapes import Patch, Size
+from certmask.geometry.shapes import Patch, Size, checked_size
 
 
 def reach(patch: Patch, mask: Size) -> Size:
@@ -23,7 +23,6 @@ def minimum_per_axis(image: Size, patch: Patch, mask: Size) -> Size:
 
 def minimum_masks(image: Size, patch: Patch, mask: Size, k: int = 1) -> int:
     """No k-fold cover by masks of this size has fewer masks than this, and one has exactly this many."""
-    if k < 1:
-        raise GeometryError(f"expected a fold of at least 1, got {k}")
+    checked_size(k, "fold")
     per_y, per_x = minimum_per_axis(image, patch, mask)
     return k * per_y * per_x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from certmask.errors import GeometryError
 
@@ -15,10 +16,14 @@ Run = tuple[int, int]
 
 def checked_size(size: Size | int, what: str) -> Size:
     """Return ``(height, width)``; one number stands for a square."""
-    pair = (size, size) if isinstance(size, int) else tuple(size)
-    if len(pair) != 2 or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in pair):
-        raise GeometryError(f"expected {what} as (height, width), both at least 1, got {size!r}")
-    return pair[0], pair[1]
+    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2 or not all(_whole(x) and x >= 1 for x in pair):
+        raise GeometryError(f"expected {what} as (height, width), whole numbers of at least 1, got {size!r}")
+    return int(pair[0]), int(pair[1])
+
+
+def _whole(number: object) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -24,25 +25,36 @@ COLOURS = ("#2a78b5", "#e4572e", "#f2b134", "#4c9f70", "#8e5ea2", "#6b705c", "#b
 
 
 def draw_cover(cover: Cover, path: Path) -> None:
-    """Left: the masks on the image. Right: how many masks cover a patch, by the patch's top-left corner."""
+    """Left: every mask's centre, and the jury of one place. Right: how many masks cover a patch, by its corner."""
     figure = Figure(figsize=(10, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    height, width = cover.image
-    for number, mask in enumerate(cover.masks):
-        for rectangle in _rectangles(mask, cover):
-            colour = COLOURS[number % len(COLOURS)]
-            left.add_patch(Rectangle(*rectangle, fill=True, facecolor=(*_rgb(colour), 0.08), edgecolor=colour, lw=0.8))
-    left.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
-    left.set_title(f"{len(cover)} masks of {cover.mask[0]}×{cover.mask[1]}")
+    _draw_jury(left, cover)
     fold = fold_map(cover)
     shown = right.imshow(fold, cmap=_steps(int(fold.min()), int(fold.max())), interpolation="nearest")
     shown.set_clim(fold.min() - 0.5, fold.max() + 0.5)
     right.set(xlabel="left edge of the patch", ylabel="top edge of the patch")
-    right.set_title(f"masks that cover a {cover.patch.height}×{cover.patch.width} patch: {fold.min()} to {fold.max()}")
+    folds = f"{fold.min()} to {fold.max()}" if np.ptp(fold) else f"{fold.min()} everywhere"
+    right.set_title(f"masks that cover a {cover.patch.height}×{cover.patch.width} patch: {folds}")
     ticks = np.unique(np.linspace(fold.min(), fold.max(), num=min(8, int(np.ptp(fold)) + 1)).round().astype(int))
     figure.colorbar(shown, ax=right, ticks=ticks, shrink=0.8)
     figure.suptitle(str(cover))
     save_figure(figure, path)
+
+
+def _draw_jury(axes: Axes, cover: Cover) -> None:
+    """A patch in the middle of the image, and every mask that covers it."""
+    height, width = cover.image
+    centres = np.array([_centre(mask, cover) for mask in cover.masks])
+    axes.scatter(centres[:, 1], centres[:, 0], s=4, color="0.6", linewidths=0)
+    top, left = (height - cover.patch.height) // 2, (width - cover.patch.width) // 2
+    jury = [mask for mask in cover.masks if mask.covers((top, left), cover.patch, cover.image)]
+    for number, mask in enumerate(jury):
+        for rectangle in _rectangles(mask, cover):
+            colour = COLOURS[number % len(COLOURS)]
+            axes.add_patch(Rectangle(*rectangle, facecolor=(*_rgb(colour), 0.10), edgecolor=colour, lw=1.5))
+    axes.add_patch(Rectangle((left, top), cover.patch.width, cover.patch.height, facecolor="0.15"))
+    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
+    axes.set_title(f"{len(cover)} masks (dots: centres); a patch and its jury of {len(jury)}")
 
 
 def draw_votes(

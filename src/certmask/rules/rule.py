@@ -84,6 +84,16 @@ def answer(asking: Asking[T], votes: Votes) -> T:
             raise VoteError("expected every vote that the rule needs, got a table without some of them")
 
 
+def numbered(asking: Asking[T], votes: Votes) -> Asking[T]:
+    """The same computation, asking in the numbering of the votes' store."""
+    while True:
+        try:
+            passes = next(asking)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        yield votes.passes(passes)
+
+
 def jury_passes(cover: Cover) -> IntArray:
     """The single passes of every district's jury, ``[districts, largest jury, 2]``, padded."""
     juries = np.where(cover.districts.juries < 0, PAD, cover.districts.juries)

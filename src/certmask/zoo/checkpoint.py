@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,8 @@ def read_state_dict(path: Path) -> StateDict:
             content: Any = load_file(path)
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise ClassifierError(
-            f"expected safetensors or a plain state dict in {path}, got {_first_line(error)}"
-        ) from None
-    except Exception as error:
-        if type(error).__name__ != "SafetensorError":
-            raise
-        raise ClassifierError(f"expected a whole safetensors file in {path}, got {_first_line(error)}") from None
+    except Exception as error:  # a file of unknown origin can fail in any way
+        raise ClassifierError(f"expected safetensors or a plain state dict in {path}, got {_reason(error)}") from None
     for key in ("state_dict", "model"):
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
@@ -56,5 +49,6 @@ def load_weights(model: nn.Module, weights: StateDict, name: str, source: Path |
     model.load_state_dict(weights, strict=False)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+def _reason(error: Exception) -> str:
+    line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    return f"{type(error).__name__}: {line[:120]}"

@@ -1,0 +1,50 @@
+"""What the tests share: small real networks and photos that anyone may copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+torch.set_num_threads(1)
+
+
+def tiny_network(classes: int = 5, size: int = 24, seed: int = 0) -> nn.Module:
+    """A small convolutional network with fixed random weights."""
+    torch.manual_seed(seed)
+    features = (size - 3) // 2 + 1
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * features**2, classes)
+    ).eval()
+
+
+@pytest.fixture
+def network() -> nn.Module:
+    return tiny_network()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.rand(12, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="session")
+def photos() -> dict[str, Path]:
+    """CC0 photos that scikit-image ships."""
+    import skimage
+
+    folder = Path(skimage.__file__).parent / "data"
+    return {name: folder / file for name, file in (("cat", "chelsea.png"), ("cup", "coffee.png"))}
+
+
+@pytest.fixture
+def class_folders(tmp_path: Path, photos: dict[str, Path]) -> Path:
+    """Two ImageNet classes with one photo each, named by WordNet id."""
+    root = tmp_path / "photos"
+    for synset, photo in (("n02124075", photos["cat"]), ("n07920052", photos["cup"])):
+        (root / synset).mkdir(parents=True)
+        Image.open(photo).convert("RGB").resize((300, 260)).save(root / synset / "photo.jpg")
+    return root

@@ -1,0 +1,222 @@
+"""The attack game: run a rule's computation and branch over every answer that the passes it asks for may get.
+
+A vote is written as the number of a row of a *palette* ``[rows, classes]`` of possible outputs. Only passes that are
+asked for are branched over, so the tree holds every attack that can make a difference and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import combinations, permutations
+from random import Random
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certmask.certificate import Decision, Guarantee
+from certmask.covers import Cover, custom_cover
+from certmask.geometry import Mask, Patch
+from certmask.rules import Rule
+from certmask.rules.rule import Asking
+from certmask.votes import Votes, VoteStore
+
+T = TypeVar("T")
+Pass = tuple[int, int]
+Table = dict[Pass, int]
+Ask = Callable[[Votes], Asking[T]]
+Options = Callable[[Pass], Sequence[int]]
+
+HARD = torch.eye(3)
+"""Certain answers, one for each of three classes."""
+
+SOFT = torch.tensor(
+    [[4, 0, 0], [0, 4, 0], [0, 0, 4], [2, 2, 0], [2, 0, 2], [0, 2, 2], [2, 1, 1], [1, 2, 1], [1, 1, 2]]
+).div(4)
+"""Certain answers, exact ties of two classes, and answers whose confidence is exactly one half."""
+
+
+def play(cover: Cover, ask: Ask[T], palette: Tensor, choose: Callable[[Pass], int]) -> tuple[T, Table]:
+    """Run a computation, let ``choose`` answer each pass when it is first asked for, and return the votes cast too."""
+    store = VoteStore(len(cover), palette.shape[1])
+    votes, table = Votes(cover, store), Table()
+    asking = ask(votes)
+    while True:
+        try:
+            asked = next(asking)
+        except StopIteration as stop:
+            return stop.value, table
+        new = store.missing(votes.passes(asked))
+        picks = [choose((i, j)) for i, j in new.tolist()]
+        table.update(zip(((i, j) for i, j in new.tolist()), picks, strict=True))
+        if picks:
+            store.add(new, palette[picks])
+
+
+def plays(cover: Cover, ask: Ask[T], palette: Tensor, options: Options) -> Iterator[tuple[T, Table]]:
+    """Every run of a computation, over all options of every pass it asks for: depth first, by replay."""
+    path: list[int] = []
+    sizes: list[int] = []
+    while True:
+        depth = 0
+
+        def choose(one: Pass) -> int:
+            nonlocal depth
+            choices = options(one)
+            if len(choices) == 1:
+                return choices[0]
+            if depth == len(path):
+                path.append(0)
+                sizes.append(len(choices))
+            depth += 1
+            return choices[path[depth - 1]]
+
+        yield play(cover, ask, palette, choose)
+        while path and path[-1] + 1 == sizes[-1]:
+            path.pop()
+            sizes.pop()
+        if not path:
+            return
+        path[-1] += 1
+
+
+def random_plays(
+    cover: Cover, ask: Ask[T], palette: Tensor, options: Options, count: int, rng: Random
+) -> Iterator[tuple[T, Table]]:
+    """Some runs. In each the attacker has a favourite output, preferred to a degree that varies from run to run."""
+    for _ in range(count):
+        favourite, zeal = rng.randrange(len(palette)), rng.choice([0.0, 0.5, 0.8, 1.0])
+
+        def choose(one: Pass, favourite: int = favourite, zeal: float = zeal) -> int:
+            choices = options(one)
+            return favourite if favourite in choices and rng.random() < zeal else rng.choice(choices)
+
+        yield play(cover, ask, palette, choose)
+
+
+def anything(palette: Tensor) -> Options:
+    """Every output for every pass."""
+    return lambda _: range(len(palette))
+
+
+def attacker(cover: Cover, district: int, clean: Table, palette: Tensor) -> Options:
+    """What a patch in the district can do: a pass with a mask of its jury keeps its clean vote, all others are free.
+
+    A pass that the clean table leaves open may have had any vote, whether or not the patch can change it.
+    """
+    jury = set(cover.districts.jury(district))
+
+    def options(one: Pass) -> Sequence[int]:
+        return range(len(palette)) if one not in clean or jury.isdisjoint(one) else (clean[one],)
+
+    return options
+
+
+def keeps(guarantee: Guarantee, decision: Decision, label: int) -> bool:
+    """Whether a decision about an attacked image is what the guarantee promised for the true label."""
+    if guarantee is Guarantee.DETECTION:
+        return decision.label == label or decision.alert
+    return decision.label == label and not decision.alert
+
+
+def certified(cover: Cover, rule: Rule, label: int, palette: Tensor) -> Iterator[Table]:
+    """All clean tables (of the passes that the certificate looks at) for which the rule's certificate holds."""
+    ask: Ask[bool] = lambda votes: rule.certifying(votes, label)  # noqa: E731
+    return (table for holds, table in plays(cover, ask, palette, anything(palette)) if holds)
+
+
+def holds(cover: Cover, rule: Rule, label: int, palette: Tensor, table: Table) -> bool:
+    """Whether the rule's certificate holds for a table; a pass the table does not have votes for the label."""
+    return play(cover, lambda votes: rule.certifying(votes, label), palette, lambda one: table.get(one, label))[0]
+
+
+def brittle(cover: Cover, rule: Rule, label: int, palette: Tensor, rng: Random) -> Table | None:
+    """A random certified table in which dissent was added, pass by pass, for as long as the certificate held.
+
+    The table starts unanimous for the label (palette row ``label``); None if not even that is certified.
+    """
+    ask: Ask[bool] = lambda votes: rule.certifying(votes, label)  # noqa: E731
+    proved, table = play(cover, ask, palette, lambda _: label)
+    if not proved:
+        return None
+    for one in rng.sample(sorted(table), len(table)):
+        before = table[one]
+        table[one] = rng.randrange(len(palette))
+        if not holds(cover, rule, label, palette, table):
+            table[one] = before
+    return table
+
+
+def seen_by_jury(cover: Cover, district: int, table: Table) -> Table:
+    """The part of a clean table that survives an attack in the district; the rest cannot matter."""
+    jury = set(cover.districts.jury(district))
+    return {one: vote for one, vote in table.items() if not jury.isdisjoint(one)}
+
+
+# ---------------------------------------------------------------------------------------------------- covers
+
+
+def covered_positions(start: int, mask: int, length: int, patch: int, wraps: bool) -> int:
+    """The patch positions that a mask on a line covers, as bits; written from the definition, pixel by pixel."""
+    pixels = {x % length if wraps else x for x in range(start, start + mask)}
+    return sum(1 << t for t in range(length - patch + 1) if pixels.issuperset(range(t, t + patch)))
+
+
+def _without_names(family: frozenset[int], masks: int) -> tuple[int, ...]:
+    """A family of juries (as bits) up to renumbering of the masks."""
+    return min(
+        tuple(sorted(sum(1 << new[i] for i in range(masks) if jury >> i & 1) for jury in family))
+        for new in permutations(range(masks))
+    )
+
+
+@cache
+def line_covers(masks: int, longest: int) -> tuple[Cover, ...]:
+    """One cover for each family of juries that ``masks`` equal masks on a ``1 × length`` image can have.
+
+    All lengths up to ``longest``, patches of 1 to 3 pixels, all mask sizes, all choices of different starts, clipped
+    and wrapped; families that differ in the numbering of the masks only count once.
+    """
+    found: dict[tuple[int, ...], Cover] = {}
+    known: set[frozenset[int]] = set()
+    for length in range(2, longest + 1):
+        for patch in range(1, min(3, length - 1) + 1):
+            for mask in range(patch, length + 1):
+                for wraps in (False, True) if mask < length else (False,):
+                    starts = range(length) if wraps else range(patch - mask, length - patch + 1)
+                    positions = {a: covered_positions(a, mask, length, patch, wraps) for a in starts}
+                    for chosen in combinations(starts, masks):
+                        family = frozenset(
+                            sum((positions[a] >> t & 1) << i for i, a in enumerate(chosen))
+                            for t in range(length - patch + 1)
+                        )
+                        if 0 in family or family in known:
+                            continue
+                        known.add(family)
+                        name = _without_names(family, masks)
+                        if name not in found:
+                            rows = [Mask(0, a, 1, mask, wraps) for a in chosen]
+                            found[name] = custom_cover((1, length), Patch(1, patch), rows)
+                            assert families(found[name]) == {
+                                tuple(i for i in range(masks) if jury >> i & 1) for jury in family
+                            }
+    return tuple(found.values())
+
+
+def families(cover: Cover) -> set[tuple[int, ...]]:
+    """The juries of a cover."""
+    return {cover.districts.jury(district) for district in range(len(cover.districts))}
+
+
+def shuffled(cover: Cover, rng: Random) -> Cover:
+    """The same masks in another order: who challenges whom in a tournament depends on the order."""
+    return custom_cover(cover.image, cover.patch, rng.sample(cover.masks, len(cover)))
+
+
+def votes_from(cover: Cover, palette: Tensor, table: Table) -> Votes:
+    """The votes that a table of palette rows stands for."""
+    store = VoteStore(len(cover), palette.shape[1])
+    store.add(np.array(sorted(table), dtype=np.int64), palette[[table[one] for one in sorted(table)]])
+    return Votes(cover, store)

@@ -1,0 +1,101 @@
+"""The classifier: same answer whatever the company, and clear errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import tiny_network
+from torch import Tensor, nn
+
+from certmask.classifier import Classifier, weights_digest
+from certmask.errors import CertmaskError, ClassifierError
+
+
+def test_probabilities_match_the_bare_network(network: nn.Module, images: Tensor) -> None:
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+    classifier = Classifier(network, 24, mean=mean, std=std, batch=5)
+    normal = (images - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
+    torch.testing.assert_close(classifier(images), network(normal).softmax(dim=1))
+    assert classifier.classes == 5
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_answer_does_not_depend_on_the_company(precision: str, network: nn.Module, images: Tensor) -> None:
+    """Bit for bit: alone, in another order, in the middle of a batch."""
+    classifier = Classifier(network, 24, precision=precision, batch=8)
+    together = classifier(images)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(3))
+    assert torch.equal(classifier(images[order]), together[order])
+    assert torch.equal(torch.cat([classifier(image[None]) for image in images]), together)
+
+
+def test_the_model_always_sees_the_fixed_batch_shape(images: Tensor) -> None:
+    seen: list[int] = []
+
+    def model(batch: Tensor) -> Tensor:
+        seen.append(len(batch))
+        return batch.mean(dim=(2, 3))
+
+    Classifier(model, 24, batch=7)(images)
+    assert set(seen) == {7}
+
+
+def test_the_model_is_copied(images: Tensor) -> None:
+    """Training the user's network further does not change what was certified, nor its recorded hash."""
+    network = tiny_network()
+    classifier = Classifier(network, 24)
+    before = classifier(images)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(0.0)
+    network.train()
+    assert torch.equal(classifier(images), before)
+    assert classifier.weights != weights_digest(network)
+
+
+def _nan(batch: Tensor) -> Tensor:
+    return batch.mean(dim=(2, 3)) * float("nan")
+
+
+@pytest.mark.parametrize(
+    ("model", "images", "got"),
+    [
+        (_nan, torch.rand(2, 3, 24, 24), "NaN"),
+        (lambda b: b.mean(dim=(2, 3)), torch.rand(2, 3, 20, 24), "20"),
+        (lambda b: b.mean(dim=(2, 3)), torch.rand(3, 24, 24), "24, 24"),
+        (lambda b: b.mean(dim=(2, 3)), torch.rand(2, 3, 24, 24) * 255, "to 25"),
+        (lambda b: b.mean(dim=(2, 3)), torch.zeros(2, 3, 24, 24, dtype=torch.uint8), "uint8"),
+        (lambda b: b.mean(dim=(2, 3)), torch.full((1, 3, 24, 24), float("nan")), "nan"),
+    ],
+)
+def test_bad_images_and_bad_outputs(model: nn.Module, images: Tensor, got: str) -> None:
+    with pytest.raises(ClassifierError, match=r"expected .*got") as error:
+        Classifier(model, 24, classes=3)(images)
+    assert got in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda b: b,
+        lambda b: b.mean(),
+        lambda b: b.mean(dim=(2, 3))[:1],
+        lambda b: b.mean(dim=(1, 2, 3))[:, None],
+        nn.Sequential(nn.Flatten(), nn.Linear(7, 3)),
+    ],
+)
+def test_models_that_do_not_give_logits(model: nn.Module) -> None:
+    with pytest.raises(ClassifierError, match=r"expected .*got"):
+        Classifier(model, 24)
+
+
+@pytest.mark.parametrize("options", [{"precision": "int4"}, {"batch": 0}, {"std": (0, 1, 1)}, {"class_names": ["a"]}])
+def test_bad_options(options: dict[str, object], network: nn.Module) -> None:
+    with pytest.raises(CertmaskError, match=r"expected .*got"):
+        Classifier(network, 24, **options)  # type: ignore[arg-type]
+
+
+def test_logits_that_change_shape_later(images: Tensor) -> None:
+    shapes = iter([3, 4])
+    with pytest.raises(ClassifierError, match="expected logits of shape"):
+        Classifier(lambda b: torch.zeros(len(b), next(shapes)), 24)(images)

@@ -1,0 +1,266 @@
+"""The real command line on real photos with the real model, and fed with nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from PIL import Image
+
+from certmask.cli import main
+from certmask.results import read_results
+
+SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
+
+
+@dataclass
+class Done:
+    stdout: str
+    stderr: str
+
+
+def certmask(*arguments: str | Path, cwd: Path | None = None, code: int = 0) -> Done:
+    """Run the command line's entry point; an error must be one line without a traceback."""
+    out, err, found = StringIO(), StringIO(), 0
+    with (
+        patch.object(sys, "argv", ["certmask", *map(str, arguments)]),
+        patch.dict(os.environ, {"COLUMNS": "160", "NO_COLOR": "1"}),
+        chdir(cwd or Path.cwd()),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            found = int(stop.code or 0)
+    done = Done(out.getvalue(), err.getvalue())
+    assert found == code, done
+    if code == 1:
+        assert done.stderr.startswith("error: expected")
+        assert done.stderr.count("\n") == 1
+    return done
+
+
+@contextmanager
+def chdir(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def plan(*arguments: str) -> dict[str, Any]:
+    figures: dict[str, Any] = json.loads(certmask("plan", *arguments, "--json").stdout)
+    return figures
+
+
+def test_plan_prints_both_counts() -> None:
+    minimal = plan("--image", "224", "--patch", "39", "--mask", "56", "--tiling", "minimal", "--fold", "1x1")
+    assert (minimal["masks"], minimal["min_fold"], minimal["paper_count"]) == (121, 1, 196)
+    offset = plan("--image", "224", "--patch", "39", "--mask", "56", "--tiling", "offset", "--fold", "3x2")
+    assert offset["paper_count"] == 1080
+    assert offset["min_fold"] >= 6
+    assert plan("--patch", "32", "--mask", "48", "--tiling", "minimal", "--fold", "3x2")["masks"] == 864
+    keys = {"masks", "min_fold", "max_fold", "districts", "pairs", "exact_minimum", "paper_count"}
+    assert keys <= minimal.keys()
+
+
+def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
+    assert "64×64" in certmask("plan").stdout
+    assert plan("--budget", "700", "--fold", "2")["mask"] == [96, 96]
+    assert plan("--patch", "32", "--mask", "32")["paper_count"] is None
+    certmask("plan", "--image", "100x150", "--patch", "10x20", "--mask", "30x40", "--draw", tmp_path / "plan.png")
+    assert Image.open(tmp_path / "plan.png").size[0] > 800
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        (("--mask", "16"), "got 16×16"),
+        (("--patch", "300"), "got 300×300"),
+        (("--patch", "x"), "got 'x'"),
+        (("--patch", "0"), "got '0'"),
+        (("--fold", "2x0"), "got '2x0'"),
+        (("--mask", "64", "--fold", "50"), "got 50"),
+        (("--tiling", "round"), "got 'round'"),
+        (("--tiling", "patchcleanser", "--fold", "2"), "got 2"),
+        (("--budget", "1"), "got 1"),
+        (("--mask", "64", "--budget", "9"), "passes"),
+        (("--mask", "64", "--draw", "/dev/null/plan.png"), "plan.png"),
+        (("--mask", "64", "--draw", "plan.nonsense"), "plan.nonsense"),
+    ],
+)
+def test_plan_with_nonsense(arguments: tuple[str, ...], got: str, tmp_path: Path) -> None:
+    assert got in certmask("plan", *arguments, cwd=tmp_path, code=1).stderr
+
+
+def test_debug_shows_the_traceback() -> None:
+    command = [sys.executable, "-c", "from certmask.cli import main; main()", "plan", "--mask", "16", "--debug"]
+    assert "Traceback" in subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
+def test_help_version_and_wrong_usage() -> None:
+    assert "certify" in certmask("--help").stdout
+    assert certmask("--version").stdout.startswith("certmask 0.")
+    certmask("nonsense", code=2)
+    certmask("plan", "--nonsense", code=2)
+
+
+def test_predict_answers_and_draws(photos: dict[str, Path], tmp_path: Path) -> None:
+    done = certmask("predict", photos["cup"], *SMALL, "--draw", tmp_path / "votes.png")
+    assert "espresso (967), no alert" in done.stdout
+    assert "if this photo is clean and shows espresso" in done.stdout
+    assert Image.open(tmp_path / "votes.png").size[0] > 800
+
+
+def test_predict_takes_any_photo_and_signals_alerts(photos: dict[str, Path], tmp_path: Path) -> None:
+    Image.open(photos["cup"]).convert("L").save(tmp_path / "grey.png")
+    Image.open(photos["cup"]).convert("RGBA").resize((90, 70)).save(tmp_path / "rgba.png")
+    answers = json.loads(certmask("predict", tmp_path / "grey.png", tmp_path / "rgba.png", *SMALL, "--json").stdout)
+    assert [a["passes"] >= 4 for a in answers] == [True, True]
+    done = certmask("predict", photos["cat"], *SMALL, "--rule", "jury-detection", "--fold", "2", code=3)
+    assert "ALERT" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        (("none.jpg",), "none.jpg"),
+        (("text.jpg",), "text.jpg"),
+        (("empty.jpg",), "empty.jpg"),
+        (("{cup}", "--model", "no_such_model"), "'no_such_model'"),
+        (("{cup}", "--weights", "none.safetensors"), "none.safetensors"),
+        (("{cup}", "--rule", "magic"), "'magic'"),
+        (("{cup}", "--aggregate", "max"), "'max'"),
+        (("{cup}", "--pairs", "some"), "'some'"),
+        (("{cup}", "--precision", "int4"), "'int4'"),
+        (("{cup}", "--device", "toaster"), "'toaster'"),
+        (("{cup}", "--mask", "16"), "16×16"),
+        (("{cup}", "--margin", "-1"), "-1"),
+        (("{cup}", "--tiling", "offset", "--mask", "64", "--fold", "2"), "offset"),
+    ],
+)
+def test_predict_with_nonsense(arguments: tuple[str, ...], got: str, photos: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "text.jpg").write_text("no picture")
+    (tmp_path / "empty.jpg").write_text("")
+    filled = [argument.replace("{cup}", str(photos["cup"])) for argument in arguments]
+    assert got in certmask("predict", *filled, cwd=tmp_path, code=1).stderr
+
+
+def test_certify_folders_and_csv_give_the_same_rows(class_folders: Path, tmp_path: Path) -> None:
+    rules = ("--rule", "undefended", "--rule", "jury-recovery", "--rule", "jury-detection", "--rule", "published")
+    done = certmask("certify", class_folders, *SMALL, *rules, "--out", tmp_path / "a.jsonl")
+    assert "no guarantee against an adaptive attacker" in done.stdout
+    listing = "".join(f"{p.relative_to(class_folders)},{p.parent.name}\n" for p in class_folders.glob("*/*.jpg"))
+    (class_folders / "list.csv").write_text(listing)
+    certmask("certify", class_folders / "list.csv", *SMALL, *rules, "--out", tmp_path / "b.jsonl")
+    assert outcomes(tmp_path / "a.jsonl") == outcomes(tmp_path / "b.jsonl")
+    (run,) = json.loads(certmask("table", tmp_path / "a.jsonl", "--json").stdout)
+    figures = {line["scheme"]: line for line in run["lines"]}
+    assert figures["jury-recovery"]["certified_detection"] is None
+    assert figures["jury-detection"]["certified_recovery"] is None
+    assert figures["undefended"]["passes"] == 1
+    assert "| jury-recovery |" in certmask("table", tmp_path / "a.jsonl", "--markdown").stdout
+
+
+def outcomes(path: Path) -> dict[str, Any]:
+    """What a results file found, without the timings."""
+    return {row["image"]: {k: row[k] for k in ("label", "passes", "schemes")} for row in read_results(path)[1]}
+
+
+def test_other_inputs_do_not_continue_a_run(class_folders: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "run.jsonl")
+    certmask("certify", class_folders, *SMALL, "--images", "1", *out)
+    before = (tmp_path / "run.jsonl").read_bytes()
+    done = certmask("certify", class_folders, *SMALL, "--images", "1", "--margin", "0.1", *out, code=1)
+    assert "margin" in done.stderr
+    assert (tmp_path / "run.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "got"),
+    [
+        ("nowhere", (), "'nowhere'"),
+        ("empty", (), "none"),
+        ("unknown", (), "'cheetah-pictures'"),
+        ("corrupt", (), "broken.jpg"),
+        ("bad.csv", (), "'unicorn'"),
+        ("demo", ("--out", "/dev/null/run.jsonl"), "run.jsonl"),
+        ("demo", ("--out", "notes.txt"), "notes.txt"),
+        ("demo", ("--rule", "published", "--rule", "published"), "published"),
+        ("demo", ("--mask", "16"), "16×16"),
+    ],
+)
+def test_certify_with_nonsense(source: str, options: tuple[str, ...], got: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder, file in (("unknown/cheetah-pictures", "a.jpg"), ("corrupt/n02124075", "broken.jpg")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / file).write_bytes(b"\xff\xd8 nonsense")
+    (tmp_path / "bad.csv").write_text("a.jpg,unicorn\n")
+    (tmp_path / "notes.txt").write_text("my notes\n")
+    assert got in certmask("certify", source, *options, cwd=tmp_path, code=1).stderr
+    assert (tmp_path / "notes.txt").read_text() == "my notes\n"
+
+
+def test_a_bad_photo_loses_nothing_that_was_done(class_folders: Path, tmp_path: Path) -> None:
+    """The run stops at the bad file by name; once it is mended, the same command goes on."""
+    bad = class_folders / "n07920052" / "zz.jpg"
+    bad.write_bytes(b"nonsense")
+    arguments = ("certify", class_folders, *SMALL, "--out", tmp_path / "run.jsonl", "--batch", "1")
+    assert "zz.jpg" in certmask(*arguments, code=1).stderr
+    done = outcomes(tmp_path / "run.jsonl")
+    shutil.copy(class_folders / "n07920052" / "photo.jpg", bad)
+    certmask(*arguments)
+    after = outcomes(tmp_path / "run.jsonl")
+    assert len(after) == 3
+    assert done.items() <= after.items()
+
+
+def test_table_with_nonsense(tmp_path: Path) -> None:
+    (tmp_path / "cut.jsonl").write_text('{"certmask_res')
+    for name in ("none.jsonl", "cut.jsonl"):
+        assert name in certmask("table", tmp_path / name, code=1).stderr
+
+
+def test_killed_at_random_moments_a_run_ends_with_the_same_rows(tmp_path: Path) -> None:
+    """SIGKILL again and again; the last run completes; rows equal those of an uninterrupted run."""
+    arguments = ["certify", "demo", *SMALL, "--images", "6", "--rule", "jury-recovery", "--rule", "undefended"]
+    certmask(*arguments, "--out", tmp_path / "whole.jsonl")
+    command = [sys.executable, "-c", "from certmask.cli import main; main()", *arguments, "--out", "cut.jsonl"]
+    chance = random.Random(0)
+    kills = 0
+    while kills < 4:
+        run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        rows = _rows(tmp_path / "cut.jsonl")
+        while run.poll() is None and _rows(tmp_path / "cut.jsonl") == rows:
+            time.sleep(0.01)
+        time.sleep(chance.random() * 0.3)
+        if run.poll() is not None:
+            break
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        kills += 1
+    assert kills >= 2
+    certmask(*arguments, "--out", "cut.jsonl", cwd=tmp_path)
+    assert outcomes(tmp_path / "cut.jsonl") == outcomes(tmp_path / "whole.jsonl")
+    assert len(outcomes(tmp_path / "cut.jsonl")) == 6
+
+
+def _rows(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0

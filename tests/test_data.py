@@ -1,0 +1,153 @@
+"""Photos and data sets: every kind that is taken, and one clear line for every kind that is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from certmask.data import load_dataset, prepare, read_photo, to_tensor
+from certmask.errors import DataError
+
+CLASSES = [("n0", "cat"), ("n1", "cup"), ("n2", "rocket")]
+
+
+def photo(path: Path, mode: str = "RGB", size: tuple[int, int] = (40, 30)) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    pixels = rng.integers(0, 256, (size[1], size[0], channels), dtype=np.uint8).squeeze()
+    Image.fromarray(pixels, mode if mode != "P" else "L").convert(mode).save(path)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA", "P", "1", "CMYK", "I;16"])
+def test_every_colour_mode_becomes_rgb(mode: str, tmp_path: Path) -> None:
+    path = tmp_path / ("photo.jpg" if mode == "CMYK" else "photo.png")
+    if mode in ("1", "I;16"):
+        Image.fromarray(np.zeros((30, 40), dtype=bool if mode == "1" else np.uint16)).save(path)
+    else:
+        photo(path, mode)
+    tensor = to_tensor(prepare(read_photo(path), (24, 24), 0.875))
+    assert tensor.shape == (3, 24, 24)
+    assert tensor.dtype == torch.float32
+    assert 0 <= tensor.min() <= tensor.max() <= 1
+
+
+def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(tmp_path / "clear.png")
+    assert to_tensor(read_photo(tmp_path / "clear.png")).min() == 1
+
+
+def test_a_16_bit_photo_keeps_its_tones(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 32768], [65535, 65535]], dtype=np.uint16)).save(tmp_path / "deep.png")
+    grey = np.asarray(read_photo(tmp_path / "deep.png"))[..., 0]
+    assert grey.tolist() == [[0, 128], [255, 255]]
+
+
+@pytest.mark.parametrize("size", [(500, 300), (300, 500), (24, 24), (5, 3), (1, 1), (24, 200), (3000, 10)])
+def test_photos_of_any_size_become_the_models_input(size: tuple[int, int]) -> None:
+    assert prepare(Image.new("RGB", size), (24, 32), 0.875).size == (32, 24)
+
+
+def test_a_photo_of_the_right_size_is_untouched_without_crop() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (24, 24, 3), dtype=np.uint8)
+    assert np.array_equal(np.asarray(prepare(Image.fromarray(pixels), (24, 24), 1.0)), pixels)
+
+
+def test_the_exif_orientation_is_followed(tmp_path: Path) -> None:
+    image = Image.new("RGB", (40, 20))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "turned.jpg", exif=exif)
+    assert read_photo(tmp_path / "turned.jpg").size == (20, 40)
+
+
+def bad_files(folder: Path) -> dict[str, Path]:
+    folder.mkdir(exist_ok=True)
+    whole = photo(folder / "whole.jpg", size=(200, 200)).read_bytes()
+    files = {
+        "truncated": whole[: len(whole) // 2],
+        "empty": b"",
+        "text": b"not a picture",
+        "cut-png": photo(folder / "w.png").read_bytes()[:60],
+    }
+    for name, content in files.items():
+        (folder / f"{name}.jpg").write_bytes(content)
+    return {name: folder / f"{name}.jpg" for name in files} | {"absent": folder / "none.jpg", "folder": folder}
+
+
+@pytest.mark.parametrize("kind", ["truncated", "empty", "text", "cut-png", "absent", "folder"])
+def test_a_bad_file_is_named_in_one_line(kind: str, tmp_path: Path) -> None:
+    path = bad_files(tmp_path / "bad")[kind]
+    with pytest.raises(DataError, match=r"expected .*got") as error:
+        read_photo(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_class_folders_by_alias_number_or_order(tmp_path: Path) -> None:
+    for scheme in (("n0", "n1"), ("cat", "cup"), ("0", "1")):
+        root = tmp_path / scheme[0]
+        for name in scheme:
+            photo(root / name / "b.png")
+            photo(root / name / "a.jpg")
+            (root / name / "notes.txt").write_text("not a photo")
+        dataset = load_dataset(str(root), CLASSES, 0.875)
+        assert [s.label for s in dataset.samples] == [0, 0, 1, 1]
+        assert [s.name for s in dataset.samples] == [f"{c}/{f}" for c in scheme for f in ("a.jpg", "b.png")]
+    for name in ("x", "y", "z"):
+        photo(tmp_path / "free" / name / "a.jpg")
+    assert [s.label for s in load_dataset(str(tmp_path / "free"), CLASSES, 1.0).samples] == [0, 1, 2]
+
+
+def test_csv_with_and_without_heading(tmp_path: Path) -> None:
+    photo(tmp_path / "one.png")
+    for text in ("one.png,2\n", "file,label\none.png,rocket\n", "\ufefffile,label\none.png, n2\n"):
+        (tmp_path / "list.csv").write_text(text, encoding="utf-8")
+        (sample,) = load_dataset(str(tmp_path / "list.csv"), CLASSES, 1.0).samples
+        assert (sample.label, sample.path) == (2, tmp_path / "one.png")
+    assert next(load_dataset(str(tmp_path / "list.csv"), CLASSES, 1.0).tensors((8, 8))).shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("one.png,dog\n", "'dog'"),
+        ("one.png,7\n", "'7'"),
+        ("one.png\n", "'one.png'"),
+        ("", "none"),
+        ("file,label\n", "none"),
+    ],
+)
+def test_bad_csv(text: str, got: str, tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text(text)
+    with pytest.raises(DataError, match=r"expected .*got") as error:
+        load_dataset(str(tmp_path / "list.csv"), CLASSES, 1.0)
+    assert got in str(error.value)
+
+
+def test_a_binary_file_is_no_csv(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_bytes(b"\xff\xd8\xff\x00")
+    with pytest.raises(DataError, match="expected a CSV file"):
+        load_dataset(str(tmp_path / "list.csv"), CLASSES, 1.0)
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "hollow" / "cat").mkdir(parents=True)
+    photo(tmp_path / "strange" / "zebra" / "a.jpg")
+    for name, got in (("empty", "got none"), ("hollow", "got none"), ("strange", "got 'zebra'"), ("absent", "absent")):
+        with pytest.raises(DataError, match=r"expected .*got") as error:
+            load_dataset(str(tmp_path / name), CLASSES, 1.0)
+        assert got in str(error.value)
+
+
+def test_the_demo_photos_are_real_and_labelled() -> None:
+    dataset = load_dataset("demo", [], 0.875)
+    assert len(dataset) == 20
+    assert {s.label for s in dataset.samples} >= {243, 559, 949}
+    assert all(t.shape == (3, 224, 224) for t in dataset.tensors((224, 224)))

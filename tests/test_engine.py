@@ -1,0 +1,176 @@
+"""The engine against a plain loop: same votes, no pass twice, memory bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from certmask.classifier import Classifier
+from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
+from certmask.engine import Engine
+from certmask.errors import CertmaskError
+from certmask.evaluation import Scheme, examine
+from certmask.geometry import IntArray, Mask, Patch, Size
+from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
+from certmask.rules.rule import Asking
+from certmask.votes import VoteStore, bare_pass, single_passes
+
+PATCH = Patch(5, 4)
+COVERS = (
+    spread_cover(24, PATCH, (10, 9), 2),
+    offset_cover(24, PATCH, (10, 9), (1, 2)),
+    patchcleanser_cover(24, PATCH, 3),
+)
+
+
+def blank(image: Tensor, masks: Sequence[Mask], fill: Sequence[float]) -> Tensor:
+    """Paint masks pixel by pixel: the independent reference."""
+    out = image.clone()
+    height, width = image.shape[1:]
+    for mask in masks:
+        for y in range(mask.top, mask.top + mask.height):
+            for x in range(mask.left, mask.left + mask.width):
+                if mask.wraps or (0 <= y < height and 0 <= x < width):
+                    out[:, y % height, x % width] = torch.tensor(fill)
+    return out
+
+
+def collect(engine: Engine, images: Tensor, passes: IntArray) -> list[VoteStore]:
+    """Ask for the same passes of every image; the stores afterwards."""
+    stores: dict[int, VoteStore] = {}
+
+    def program(number: int, store: VoteStore) -> Asking[None]:
+        stores[number] = store
+        yield passes
+
+    assert len(list(engine.run(images, program))) == len(images)
+    return [stores[number] for number in range(len(images))]
+
+
+def random_passes(cover: Cover, count: int) -> IntArray:
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, len(cover), size=(count, 2))
+    return np.concatenate([bare_pass(), single_passes(len(cover)), pairs])
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+def test_votes_equal_a_plain_loop_over_painted_images(cover: Cover, network: nn.Module, images: Tensor) -> None:
+    classifier = Classifier(network, 24, batch=16, mean=(0.3, 0.4, 0.5))
+    fill = (0.1, 0.7, 0.2)
+    passes = random_passes(cover, 40)
+    for image, store in zip(
+        images[:3], collect(Engine(classifier, [cover], fill=fill), images[:3], passes), strict=True
+    ):
+        chosen = [() if i < 0 else (cover.masks[i], cover.masks[j]) for i, j in passes]
+        painted = torch.stack([blank(image, masks, fill) for masks in chosen])
+        assert torch.equal(store.probabilities[store.slots(passes)], classifier(painted))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_same_votes_whatever_the_batch_composition(precision: str, network: nn.Module, images: Tensor) -> None:
+    """Bit for bit: alone, together, in reverse, and with another order of passes."""
+    cover = COVERS[0]
+    engine = Engine(Classifier(network, 24, precision=precision, batch=16), [cover])
+    passes = random_passes(cover, 60)
+    together = [s.probabilities[s.slots(passes)] for s in collect(engine, images, passes)]
+    backwards = [s.probabilities[s.slots(passes)] for s in collect(engine, images.flip(0), passes[::-1])][::-1]
+    alone = [collect(engine, image[None], passes)[0] for image in images]
+    for a, b, c in zip(together, backwards, alone, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c.probabilities[c.slots(passes)])
+
+
+def test_no_pass_is_made_twice(network: nn.Module, images: Tensor) -> None:
+    """Schemes share votes: pairs and their mirror images, rules and covers with common masks, all computed once."""
+    seen: list[int] = []
+    classifier = Classifier(network, 24, batch=16)
+    engine = Engine(classifier, [COVERS[0], COVERS[0]], progress=seen.append)
+    schemes = [Scheme(COVERS[0], rule) for rule in (Undefended(), JuryDetection(), PatchCleanser(), JuryRecovery())]
+    findings = list(examine(engine, images, [0] * len(images), schemes))
+    assert sum(seen) == sum(finding.passes for finding in findings)
+    n = len(COVERS[0])
+    assert all(finding.passes <= 1 + n + n * (n - 1) // 2 for finding in findings)
+
+
+def test_batches_are_full_until_the_end(network: nn.Module, images: Tensor) -> None:
+    """Batches are filled across images: only the last few passes travel in a padded batch."""
+    sizes: list[int] = []
+    engine = Engine(Classifier(network, 24, batch=16), [COVERS[2]], progress=sizes.append)
+    collect(engine, images, single_passes(len(COVERS[2])))
+    assert sizes[:-1] == [16] * (len(sizes) - 1)
+
+
+def test_memory_is_bounded(network: nn.Module, images: Tensor) -> None:
+    """With room for one image's votes, images are admitted one after the other."""
+    cover = COVERS[0]
+    passes = random_passes(cover, 200)
+    alive: set[int] = set()
+    most = 0
+
+    def program(number: int, store: VoteStore) -> Asking[None]:
+        nonlocal most
+        alive.add(number)
+        most = max(most, len(alive))
+        yield passes
+        alive.discard(number)
+
+    list(Engine(Classifier(network, 24, batch=16), [cover], memory=1).run(images, program))
+    assert most == 1
+    list(Engine(Classifier(network, 24, batch=16), [cover]).run(images, program))
+    assert most > 1
+
+
+@pytest.mark.parametrize("rule", [Published(), JuryDetection(), JuryRecovery(), PatchCleanser(), PatchCleanser(True)])
+def test_live_outcomes_equal_those_on_complete_votes(rule: Rule, network: nn.Module, images: Tensor) -> None:
+    """Early exits change the number of passes, never the decision or the certificate."""
+    cover = COVERS[0]
+    classifier = Classifier(network, 24, batch=16)
+    engine = Engine(classifier, [cover])
+    n = len(cover)
+    everything = np.array([(i, j) for i in range(n) for j in range(i, n)], dtype=np.int64)
+    labels = classifier(images).argmax(dim=1).tolist()
+    live = {f.number: f.value[0] for f in examine(engine, images, labels, [Scheme(cover, rule)])}
+    for number, store in enumerate(collect(engine, images, everything)):
+        votes = engine.votes(cover, store)
+        assert rule.decide(votes).label == live[number].label
+        assert rule.decide(votes).alert == live[number].alert
+        assert rule.certify(votes, labels[number]).holds == live[number].certified
+        assert live[number].passes <= len(everything)
+
+
+def test_a_clean_unanimous_image_costs_one_pass_per_mask() -> None:
+    cover = COVERS[0]
+    engine = Engine(Classifier(lambda b: torch.tensor([[0.0, 5.0]]).expand(len(b), 2), 24, batch=16), [cover])
+    (finding,) = examine(engine, torch.rand(1, 3, 24, 24), None, [Scheme(cover, JuryRecovery())])
+    assert finding.value[0].passes == finding.passes == len(cover)
+
+
+def test_certification_stops_when_it_is_decided() -> None:
+    """A single mask that votes wrong ends the certificate before any pair is computed."""
+    cover = COVERS[0]
+    engine = Engine(Classifier(lambda b: torch.tensor([[0.0, 5.0]]).expand(len(b), 2), 24, batch=16), [cover])
+    (finding,) = examine(engine, torch.rand(1, 3, 24, 24), [0], [Scheme(cover, JuryRecovery())])
+    assert finding.value[0].certified is False
+    assert finding.passes == len(cover)
+
+
+@pytest.mark.parametrize("fill", [(0.1, 0.2), (2.0, 0.0, 0.0), (float("nan"), 0.0, 0.0)])
+def test_bad_fill(fill: tuple[float, float, float], network: nn.Module) -> None:
+    with pytest.raises(CertmaskError, match=r"expected .*got"):
+        Engine(Classifier(network, 24), COVERS, fill=fill)
+
+
+@pytest.mark.parametrize("size", [(24, 23), (32, 32)])
+def test_a_cover_of_another_image_size_is_refused(size: Size, network: nn.Module) -> None:
+    with pytest.raises(CertmaskError, match=r"expected a cover of the model's input 24×24, got one for"):
+        Engine(Classifier(network, 24), [spread_cover(size, PATCH, 10)])
+
+
+def test_labels_outside_the_classes_are_refused(network: nn.Module, images: Tensor) -> None:
+    engine = Engine(Classifier(network, 24), COVERS)
+    with pytest.raises(CertmaskError, match="expected labels from 0 to 4, got 5"):
+        list(examine(engine, images, [5] * len(images), [Scheme(COVERS[0], JuryDetection())]))

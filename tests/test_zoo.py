@@ -1,0 +1,115 @@
+"""Models by name and from local files."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny_network
+from safetensors.torch import save_file
+from torch import nn
+
+from certmask.data import load_dataset
+from certmask.errors import ClassifierError
+from certmask.zoo import imagenet_names, imagenet_synsets, load_classifier
+from certmask.zoo.checkpoint import load_weights, read_state_dict
+from certmask.zoo.timm_import import import_timm
+
+
+def test_the_embedded_model_knows_the_demo_photos() -> None:
+    """Real weights, real photos: most of the 20 photos are classified rightly, and cats are called cats."""
+    classifier = load_classifier(batch=4)
+    dataset = load_dataset("demo", [], 0.875)
+    labels = classifier(torch.stack(list(dataset.tensors(classifier.size)))).argmax(dim=1).tolist()
+    assert sum(label == s.label for label, s in zip(labels, dataset.samples, strict=True)) >= 15
+    assert classifier.class_names[285] == "Egyptian cat"
+    assert len(classifier.weights) == 64
+
+
+def test_imagenet_names_and_synsets_are_in_the_models_order() -> None:
+    assert imagenet_synsets()[0] == "n01440764"
+    assert imagenet_names()[0] == "tench"
+    assert imagenet_synsets() == sorted(imagenet_synsets())
+
+
+@pytest.fixture(scope="module")
+def small() -> nn.Module:
+    model: nn.Module = import_timm().create_model("resnet10t", pretrained=False)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "half", "pth", "wrapped"])
+def test_local_checkpoints(kind: str, small: nn.Module, tmp_path: Path) -> None:
+    state = {
+        name: t.half() if kind == "half" and t.is_floating_point() else t for name, t in small.state_dict().items()
+    }
+    path = tmp_path / ("w.pth" if kind in ("pth", "wrapped") else "w.safetensors")
+    if path.suffix == ".pth":
+        torch.save({"state_dict": state} if kind == "wrapped" else state, path)
+    else:
+        save_file(state, path)
+    classifier = load_classifier("resnet10t", path, batch=2)
+    assert classifier.classes == 1000
+    if kind != "half":
+        image = torch.rand(2, 3, *classifier.size)
+        own = (image - torch.tensor(classifier.mean).view(1, 3, 1, 1)) / torch.tensor(classifier.std).view(1, 3, 1, 1)
+        torch.testing.assert_close(classifier(image), small.eval()(own).softmax(dim=1))
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.write_text, (Path("evil"), "ran"))
+
+
+def test_bad_weights_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line each, and no code in a pickle is run."""
+    monkeypatch.chdir(tmp_path)
+    save_file({"a": torch.zeros(2)}, tmp_path / "other.safetensors")
+    whole = (tmp_path / "other.safetensors").read_bytes()
+    files: dict[str, bytes] = {
+        "cut.safetensors": whole[:-3],
+        "text.safetensors": b"hello",
+        "text.pth": b"hello",
+        "empty.pth": b"",
+        "evil.pth": pickle.dumps({"w": Evil()}),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    torch.save([1, 2], tmp_path / "list.pth")
+    torch.save({"w": Evil()}, tmp_path / "evil2.pth")
+    for name in [*files, "list.pth", "evil2.pth", "absent.pth"]:
+        with pytest.raises(ClassifierError, match=r"expected .*got") as error:
+            read_state_dict(tmp_path / name)
+        assert name in str(error.value)
+        assert "\n" not in str(error.value)
+    assert not (tmp_path / "evil").exists()
+    with pytest.raises(ClassifierError, match=r"expected weights of resnet10t .*missing"):
+        load_classifier("resnet10t", tmp_path / "other.safetensors")
+
+
+def test_weights_of_another_shape_or_with_extra_tensors() -> None:
+    network = tiny_network(classes=5)
+    with pytest.raises(ClassifierError, match="of another shape"):
+        load_weights(network, tiny_network(classes=6).state_dict(), "tiny", "file")
+    with pytest.raises(ClassifierError, match="1 tensors unknown"):
+        load_weights(network, {**network.state_dict(), "extra": torch.zeros(1)}, "tiny", "file")
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(ClassifierError, match="got 'no_such_model'"):
+        load_classifier("no_such_model")
+
+
+def test_a_download_that_fails_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """timm's own download is asked for; when it fails, the reason is passed on."""
+    timm = import_timm()
+
+    def offline(name: str, pretrained: bool) -> nn.Module:
+        assert pretrained
+        raise OSError("no connection\nmore text")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(ClassifierError, match=r"expected to get pretrained weights of resnet10t .*got no connection$"):
+        load_classifier("resnet10t")
