@@ -1,0 +1,655 @@
+"""Rules against the plain-Python reference, their costs, their errors, and what they write down."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from itertools import combinations, product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import reference_rules as reference
+import torch
+from game import HARD, Table, anything, families, line_covers, play, plays
+from torch import Tensor
+
+from certmask.certificate import Decision, Guarantee
+from certmask.covers import (
+    Cover,
+    custom_cover,
+    minimal_cover,
+    offset_cover,
+    patchcleanser_cover,
+    replicated_cover,
+    spread_cover,
+)
+from certmask.errors import CertmaskError, CoverError, VoteError
+from certmask.geometry import IntArray, Mask, Patch
+from certmask.rules import (
+    AGGREGATES,
+    RULES,
+    Aggregate,
+    JuryDetection,
+    JuryRecovery,
+    LabelMajority,
+    MeanLogProbability,
+    MeanProbability,
+    MinorityReports,
+    PatchCleanser,
+    Published,
+    Rule,
+    Undefended,
+)
+from certmask.rules.rule import Asking, majority
+from certmask.rules.tournament import tournament
+from certmask.votes import BARE, PAD, Votes, VoteStore, bare_pass, load_votes, save_votes, single_passes
+
+torch.set_num_threads(1)
+
+CLASSES = 4
+ONE = Patch(1, 1)
+COVERS = [
+    custom_cover((1, 3), Patch(1, 2), [Mask(0, 0, 1, 3)]),
+    minimal_cover((1, 4), ONE, 1),
+    minimal_cover((3, 3), ONE, 2),
+    patchcleanser_cover((5, 5), Patch(2, 2), 2),
+    spread_cover((1, 5), ONE, (1, 3), (1, 2)),
+    spread_cover((1, 6), Patch(1, 2), (1, 4), (1, 3)),
+    spread_cover((2, 3), ONE, 2, (1, 2)),
+    minimal_cover((1, 7), Patch(1, 2), (1, 4), (1, 3)),
+    replicated_cover((4, 4), Patch(2, 2), 4, 2),
+]
+LOOSE = [offset_cover((4, 4), ONE, 3, (1, 2)), custom_cover((1, 4), ONE, [Mask(0, x, 1, 2) for x in (-1, 0, 1, 2, 3)])]
+
+
+# ------------------------------------------------------------------------------------- against the reference
+
+
+def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> dict[tuple[int, int], list[float]]:
+    """Outputs that mostly favour the label or do not, as 64ths that add up to 1 (exact sums, many ties) or smooth."""
+    table = {}
+    passes = [(BARE, BARE), *((i, j) for j in range(len(cover)) for i in range(j + 1))]
+    dissent, firmness = rng.choice([0.0, 0.02, 0.1, 1.0]), rng.choice([0, 20, 44])
+    for one in passes:
+        favourite = rng.randrange(CLASSES) if rng.random() < dissent else label
+        if smooth:
+            weights = [rng.random() ** 3 + (firmness / 20 if c == favourite else 0) for c in range(CLASSES)]
+            row = torch.tensor(weights).div(sum(weights)).tolist()
+        else:
+            parts = Counter(rng.choices(range(CLASSES), k=(64 - firmness) // 4))
+            row = [(4 * parts[c] + (firmness if c == favourite else 0)) / 64 for c in range(CLASSES)]
+        table[one] = row
+    return table
+
+
+def as_votes(cover: Cover, table: dict[tuple[int, int], list[float]]) -> Votes:
+    """The same table as the library holds it."""
+    store = VoteStore(len(cover), CLASSES)
+    store.add(np.array(list(table), dtype=np.int64), torch.tensor(list(table.values())))
+    return Votes(cover, store)
+
+
+def by_reference(
+    rule: Rule, cover: Cover, table: dict[tuple[int, int], list[float]], label: int
+) -> tuple[reference.Decision, bool]:
+    """Decision and certificate in plain Python."""
+    juries = [cover.districts.jury(d) for d in range(len(cover.districts))]
+    n, margin = len(cover), rule.margin
+    if isinstance(rule, JuryDetection):
+        aggregate = reference.AGGREGATES[rule.aggregate.name]
+        return (
+            reference.jury_detection(juries, table, aggregate),
+            reference.jury_detection_certifies(juries, table, aggregate, label, margin),
+        )
+    if isinstance(rule, JuryRecovery):
+        aggregate, grids = reference.AGGREGATES[rule.aggregate.name], cover.grids if rule.pairs == "aligned" else None
+        return (
+            reference.jury_recovery(juries, table, aggregate, grids),
+            reference.jury_recovery_certifies(juries, table, aggregate, grids, label, margin),
+        )
+    if isinstance(rule, MinorityReports):
+        return (
+            reference.minority_reports(n, table, cover.copies, rule.threshold),
+            reference.minority_reports_certifies(juries, table, rule.threshold, label, margin),
+        )
+    if isinstance(rule, PatchCleanser):
+        return (
+            reference.patchcleanser(n, table, rule.challenger),
+            reference.two_mask_correct(n, table, label, margin),
+        )
+    if isinstance(rule, Published):
+        decision = reference.published(n, table, cover.copies, cover.k)
+        return decision, reference.published_test(n, table, label, margin)
+    assert isinstance(rule, Undefended)
+    return reference.undefended(table), False
+
+
+def named(make: Callable[..., Rule], **options: Any) -> list[Rule]:
+    """The rule without and with a margin (one that no lead of these tables equals)."""
+    return [make(**options), make(**options, margin=0.1)]
+
+
+RULES_AND_MARGINS: list[Rule] = [
+    *named(Published),
+    *named(Undefended),
+    *(rule for a in AGGREGATES.values() for rule in named(JuryDetection, aggregate=a())),
+    *(
+        rule
+        for a in AGGREGATES.values()
+        for p in ("all", "aligned")
+        for rule in named(JuryRecovery, aggregate=a(), pairs=p)
+    ),
+    *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(MinorityReports, threshold=threshold)),
+    *(rule for challenger in (False, True) for rule in named(PatchCleanser, challenger=challenger)),
+]
+
+
+@pytest.mark.parametrize("rule", RULES_AND_MARGINS, ids=repr)
+def test_rules_agree_with_the_reference(rule: Rule) -> None:
+    """360 seeded tables per rule and margin, ten thousand in all: same class, same alert, same certificate."""
+    rng = Random(11)
+    covers = COVERS if getattr(rule, "pairs", "all") == "aligned" else COVERS + LOOSE
+    smooth = isinstance(getattr(rule, "aggregate", None), MeanLogProbability)  # exact ties: see the last bit below
+    outcomes: Counter[tuple[bool, bool]] = Counter()
+    for _ in range(360):
+        cover, label = rng.choice(covers), rng.randrange(CLASSES)
+        table = random_table(cover, label, smooth, rng)
+        votes = as_votes(cover, table)
+        decision, proved = rule.decide(votes), rule.certify(votes, label).holds
+        assert ((decision.label, decision.alert), proved) == by_reference(rule, cover, table, label), (cover, table)
+        outcomes[decision.label == label and not decision.alert, proved] += 1
+    assert outcomes[False, False] > 20, "some tables were answered wrongly or with an alert"
+    if rule.guarantee is not Guarantee.NONE:
+        assert outcomes[True, True] > 20, "some tables were certified"
+    if rule.guarantee is Guarantee.RECOVERY:
+        assert outcomes[True, False] > 20, "some right answers were not certified"
+
+
+def test_every_rule_has_a_reference() -> None:
+    """A rule that is added to the table of rules must be added here."""
+    assert {type(rule) for rule in RULES_AND_MARGINS} == set(RULES.values())
+
+
+# ------------------------------------------------------------------------------------------------ aggregates
+
+TIED = torch.tensor([[2, 2, 0], [0, 2, 2], [2, 0, 2], [4, 0, 0], [0, 4, 0], [0, 0, 4]]).div(4)
+
+
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_the_smallest_class_wins_a_tie_and_a_tie_is_no_win(aggregate: Aggregate) -> None:
+    """Equal scores go to the smaller class; no class of a tie can be certified."""
+    for pool, winner in (([3, 4], 0), ([4, 3], 0), ([4, 5], 1), ([5, 4], 1), ([0, 0], 0), ([1, 1], 1), ([2, 2], 0)):
+        pools = torch.tensor([pool])
+        assert aggregate.labels(TIED, pools).tolist() == [winner]
+        assert not any(aggregate.wins(TIED, pools, label, 0.0).item() for label in range(3))
+
+
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_a_pool_is_judged_alone(aggregate: Aggregate) -> None:
+    """The verdict on a pool is the same whatever padding it has and whatever other pools are judged with it."""
+    generator = torch.Generator().manual_seed(3)
+    outputs = torch.rand(40, 5, generator=generator)
+    pools = torch.randint(40, (1500, 6), generator=generator)
+    pools[torch.rand(1500, 6, generator=generator) < 0.3] = -1
+    pools[:, 2] = torch.arange(1500) % 40
+    labels, wins = aggregate.labels(outputs, pools), aggregate.wins(outputs, pools, 1, 0.01)
+    assert wins.any()
+    assert (labels[wins] == 1).all()
+    for row in range(0, 1500, 37):
+        alone = pools[row][pools[row] >= 0][None]
+        assert aggregate.labels(outputs, alone).item() == labels[row].item()
+        assert aggregate.wins(outputs, alone, 1, 0.01).item() == wins[row].item()
+
+
+def test_log_probability_vetoes_what_the_mean_forgives() -> None:
+    """One output that rules a class out outweighs two that favour it, in logarithms only."""
+    outputs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.0, 1.0]])
+    pools = torch.tensor([[0, 1, 2]])
+    assert MeanProbability().labels(outputs, pools).tolist() == [0]
+    assert LabelMajority().labels(outputs, pools).tolist() == [0]
+    assert MeanLogProbability().labels(outputs, pools).tolist() == [1]
+
+
+def test_label_majority_counts_unsure_outputs_for_the_rival() -> None:
+    """Three sure against one sure: certified with one unsure output beside them, not with two."""
+    outputs = torch.tensor([[0.75, 0.25, 0.0], [0.25, 0.75, 0.0], [0.5625, 0.4375, 0.0]])
+    one, two = torch.tensor([[0, 0, 0, 1, 2]]), torch.tensor([[0, 0, 0, 1, 2, 2]])
+    majority_of = LabelMajority()
+    assert majority_of.wins(outputs, one, 0, 0.125).tolist() == [True]
+    assert majority_of.wins(outputs, two, 0, 0.125).tolist() == [False]
+    assert majority_of.wins(outputs, two, 0, 0.1).tolist() == [True]
+    assert majority_of.wins(outputs, torch.tensor([[2]]), 0, 0.125).tolist() == [False], "a lead of just the margin"
+
+
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_a_win_by_the_margin_survives_noise(aggregate: Aggregate) -> None:
+    """If a class wins by more than ``m``, it still wins after every number moved by up to ``m/2``, at the worst."""
+    generator, margin = torch.Generator().manual_seed(4), 0.125
+    logarithms = isinstance(aggregate, MeanLogProbability)
+    outputs = torch.softmax(3 * torch.randn(60, 3, generator=generator, dtype=torch.float64), dim=1).float()
+    pools = torch.randint(60, (400, 5), generator=generator)
+    won = 0
+    for label, rival in product(range(3), repeat=2):
+        against = torch.zeros(3)
+        against[label] -= margin / 2
+        against[rival] += margin / 2
+        for noise in (against, torch.where(torch.rand(60, 1, generator=generator) < 0.5, against, 0.0)):
+            moved = outputs * noise.exp() if logarithms else outputs + noise
+            wins = aggregate.wins(outputs, pools, label, margin * 1.0001)
+            won += int(wins.sum())
+            assert (aggregate.labels(moved, pools)[wins] == label).all()
+    assert won > 500
+
+
+@pytest.mark.parametrize(
+    "rule", [r for r in RULES_AND_MARGINS if r.margin and r.guarantee is not Guarantee.NONE], ids=repr
+)
+def test_a_lead_of_exactly_the_margin_is_not_certified(rule: Rule) -> None:
+    """All votes lead by exactly the margin: nothing is certified; with a slightly smaller margin everything is."""
+    cover = minimal_cover((1, 2), ONE, 1)
+    row = torch.tensor([0.75, 0.25, 0.0])
+    votes = Votes.from_table(cover, row.expand(2, 3), row.expand(2, 2, 3))
+    lead = 0.5
+    if isinstance(getattr(rule, "aggregate", None), MeanLogProbability):
+        logarithms = row.double().log()
+        lead = float(logarithms[0] - logarithms[1])
+    rule = copy(rule)
+    if isinstance(rule, MinorityReports):
+        rule.threshold = 0.0
+    for margin, proved in ((lead, False), (lead - 1e-6, True)):
+        rule.margin = margin
+        assert rule.certify(votes, 0).holds is proved
+        assert not rule.certify(votes, 1).holds
+
+
+@pytest.mark.parametrize(("threshold", "margin"), [(0.75, 0.0), (0.25, 0.5), (0.5, 0.25)])
+def test_minority_reports_is_strict_at_the_threshold(threshold: float, margin: float) -> None:
+    """A confidence equal to threshold plus margin certifies nothing; one equal to the threshold raises no alert."""
+    cover = minimal_cover((1, 3), ONE, 1)
+    row = torch.tensor([0.75, 0.125, 0.125])
+    votes = Votes.from_table(cover, row.expand(3, 3))
+    assert not MinorityReports(threshold, margin).certify(votes, 0).holds
+    assert MinorityReports(threshold - 1e-6, margin).certify(votes, 0).holds
+    against = Votes.from_table(cover, torch.stack([row, row.roll(1), row.roll(1)]))
+    assert MinorityReports(0.75).decide(against) == Decision(1, alert=False)
+    assert MinorityReports(0.75 - 1e-6).decide(against) == Decision(1, alert=True)
+
+
+# ----------------------------------------------------------------------------------------------- tournaments
+
+
+def fight(claims: list[int], outcome: Callable[[int, int], int]) -> tuple[Decision, int]:
+    """A tournament's decision and the number of its duels."""
+    fought: list[tuple[int, int]] = []
+
+    def duels(pairs: IntArray) -> Asking[IntArray]:
+        fought.extend((t, u) for t, u in pairs.tolist())
+        yield pairs
+        return np.array([outcome(t, u) for t, u in pairs.tolist()])
+
+    run = tournament(np.array(claims), duels)
+    while True:
+        try:
+            next(run)
+        except StopIteration as stop:
+            assert len({frozenset(pair) for pair in fought}) == len(fought), "nobody fights twice"
+            assert all(claims[t] != claims[u] for t, u in fought), "nobody fights a friend"
+            return stop.value, len(fought)
+
+
+def test_tournaments_of_any_outcome() -> None:
+    """3,000 seeded tournaments: at most 2·(hypotheses−1) duels, the reference's result, and the unbeaten win."""
+    rng, unbeaten_seen, alerts, most = Random(12), 0, 0, 0.0
+    for _ in range(3000):
+        size, classes = rng.randint(1, 14), rng.randint(1, 4)
+        claims = [rng.randrange(classes) for _ in range(size)]
+        bias = rng.random()
+        favourite = rng.randrange(size) if rng.random() < 0.5 else None
+        results = {}
+        for t, u in combinations(range(size), 2):
+            if favourite in (t, u):
+                result = claims[t if t == favourite else u]
+            else:
+                result = rng.choice([claims[t], claims[u]]) if rng.random() < bias else rng.randrange(classes + 1)
+            results[t, u] = results[u, t] = result
+        outcome = partial(lambda results, t, u: results[t, u], results)
+        decision, duels = fight(claims, outcome)
+        assert duels <= 2 * (size - 1)
+        assert (decision.label, decision.alert) == reference.tournament(claims, outcome)
+        most = max(most, duels / size)
+        alerts += decision.alert
+        if favourite is not None:
+            assert decision == Decision(claims[favourite])
+            unbeaten_seen += len(set(claims)) > 1
+    assert unbeaten_seen > 500
+    assert alerts > 50
+    assert most > 1, "the bound is not idle: some tournament needs more duels than hypotheses"
+
+
+def test_challenger_passes() -> None:
+    """Exhaustive on 4 masks: the challenger game never takes more than 2·(masks−1) two-mask passes."""
+    cover, rule = minimal_cover((1, 4), ONE, 1), PatchCleanser(challenger=True)
+    spent = Counter(len(table) - 4 for _, table in plays(cover, rule.deciding, HARD[:2], anything(HARD[:2])))
+    assert sum(spent.values()) > 50
+    assert min(spent) == 0
+    assert max(spent) <= 6
+
+
+@pytest.mark.parametrize(
+    "rule", [JuryRecovery(), JuryRecovery("aligned"), PatchCleanser(), PatchCleanser(True)], ids=repr
+)
+def test_no_second_round_without_disagreement(rule: Rule) -> None:
+    """A unanimous first round costs one pass per mask."""
+    cover = spread_cover((1, 6), ONE, (1, 3), (1, 2))
+    decision, table = play(cover, rule.deciding, HARD, lambda _: 1)
+    assert decision == Decision(1)
+    assert sorted(table) == [(i, i) for i in range(len(cover))]
+
+
+def test_majority_is_weighted_and_prefers_the_smallest() -> None:
+    """Ties to the smallest label, with and without weights."""
+    assert majority(np.array([3, 1, 1, 3])) == 1
+    assert majority(np.array([3, 1, 1, 3]), np.array([2, 1, 1, 1])) == 3
+
+
+# ------------------------------------------------------------------------------------------------ pair pools
+
+
+@pytest.mark.parametrize("cover", [c for c in COVERS if len(c.grids) > 1], ids=str)
+def test_aligned_pools_stay_within_a_grid(cover: Cover) -> None:
+    """Each pool holds exactly the passes with one mask of either jury, both of one grid; every grid takes part."""
+    pairs = np.array(list(combinations(range(len(cover.districts)), 2)), dtype=np.int64)
+    pools = JuryRecovery("aligned").pair_passes(cover, pairs)
+    everything = JuryRecovery("all").pair_passes(cover, pairs)
+    for (t, u), pool, wide in zip(pairs.tolist(), pools, everything, strict=True):
+        one, other = cover.districts.jury(t), cover.districts.jury(u)
+        found = Counter((i, j) for i, j in pool.tolist() if i != PAD)
+        assert found == Counter((i, j) for grid in cover.grids for i in one for j in other if i in grid and j in grid)
+        assert all(any(i in grid and j in grid for i, j in found) for grid in cover.grids)
+        assert Counter((i, j) for i, j in wide.tolist() if i != PAD) == Counter(product(one, other))
+
+
+def test_aligned_asks_for_fewer_passes() -> None:
+    """Aligned certificates ask for pairs inside grids only; ``Cover.pairs`` is an upper bound of both."""
+    cover = spread_cover((1, 9), ONE, (1, 4), (1, 2))
+    asked: dict[str, Table] = {}
+    for pairs in ("all", "aligned"):
+        rule = JuryRecovery(pairs)
+        proved, asked[pairs] = play(cover, lambda votes, rule=rule: rule.certifying(votes, 1), HARD, lambda _: 1)  # type: ignore[misc]
+        assert proved
+        assert len(asked[pairs]) <= len(cover) + cover.pairs(pairs)
+    assert set(asked["aligned"]) < set(asked["all"])
+    assert all(any(i in grid and j in grid for grid in cover.grids) for i, j in asked["aligned"] if i != j)
+
+
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_one_fold_juries_certify_as_patchcleanser(aggregate: Aggregate) -> None:
+    """Where every mask is the whole jury of some district, jury recovery is two-mask correctness, table by table."""
+    covers = [c for c in line_covers(3, 8) if {(0,), (1,), (2,)} <= families(c)]
+    covers += [minimal_cover((3, 3), ONE, 2), patchcleanser_cover((5, 5), Patch(2, 2), 2)]
+    assert len(covers) >= 6
+    assert any(cover.districts.sizes.max() > 1 for cover in covers)
+    rng, outcomes = Random(13), Counter[bool]()
+    for _ in range(150):
+        cover, label = rng.choice(covers), rng.randrange(CLASSES)
+        votes = as_votes(cover, random_table(cover, label, True, rng))
+        proved = PatchCleanser().certify(votes, label).holds
+        assert JuryRecovery(aggregate=aggregate).certify(votes, label).holds == proved
+        assert PatchCleanser(challenger=True).certify(votes, label).holds == proved
+        outcomes[proved] += 1
+    assert min(outcomes.values()) > 20
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def one_line(error: pytest.ExceptionInfo[CertmaskError]) -> None:
+    """The message reads "expected …, got …", on one line."""
+    message = str(error.value)
+    assert "\n" not in message
+    assert message.startswith("expected ")
+    assert ", got " in message
+
+
+PLAIN = minimal_cover((1, 3), ONE, 1)
+ALL_RIGHT = Votes.from_table(PLAIN, HARD[[1, 1, 1]], HARD[[1]].expand(3, 3, 3))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: JuryDetection(margin=-0.1),
+        lambda: JuryRecovery(margin=float("nan")),
+        lambda: Published(margin=-1),
+        lambda: MinorityReports(-0.1),
+        lambda: MinorityReports(1.0),
+        lambda: MinorityReports(float("nan")),
+        lambda: JuryRecovery("diagonal"),
+        lambda: PatchCleanser(challenger=1),  # type: ignore[arg-type]
+        lambda: JuryDetection().certify(ALL_RIGHT, 3),
+        lambda: JuryRecovery().certify(ALL_RIGHT, -1),
+    ],
+)
+def test_senseless_rules_and_labels_are_refused(wrong: Callable[[], object]) -> None:
+    """Margins, thresholds, pairings and labels out of range."""
+    with pytest.raises(CertmaskError) as error:
+        wrong()
+    one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("singles", "doubles"),
+    [
+        ((2, 3), None),
+        ((4, 3), None),
+        ((3,), None),
+        ((3, 3, 1), None),
+        ((3, 3), (2, 2, 3)),
+        ((3, 3), (3, 2, 3)),
+        ((3, 3), (3, 3)),
+        ((3, 3), (3, 3, 1)),
+        ((3, 3), (3, 3, 4)),
+    ],
+    ids=str,
+)
+def test_tables_of_the_wrong_shape_are_refused(singles: tuple[int, ...], doubles: tuple[int, ...] | None) -> None:
+    """A table for other masks or other classes is an error that shows the shape it got."""
+    with pytest.raises(VoteError) as error:
+        Votes.from_table(PLAIN, torch.zeros(singles), None if doubles is None else torch.zeros(doubles))
+    one_line(error)
+    assert str(doubles or singles) in str(error.value)
+
+
+@pytest.mark.parametrize("rule", [JuryRecovery(), PatchCleanser(), PatchCleanser(True), Undefended()], ids=repr)
+def test_missing_votes_are_an_error(rule: Rule) -> None:
+    """A rule that needs a vote which is not there says so; it never guesses."""
+    votes = Votes.from_table(PLAIN, HARD[[0, 1, 2]])
+    with pytest.raises(VoteError) as error:
+        rule.decide(votes)
+    one_line(error)
+    agreed = Votes.from_table(PLAIN, HARD[[1, 1, 1]])
+    if rule.guarantee is Guarantee.RECOVERY:
+        assert rule.decide(agreed) == Decision(1)
+        with pytest.raises(VoteError):
+            rule.certify(agreed, 1)
+
+
+@pytest.mark.parametrize("rule", [JuryDetection(), MinorityReports(), Published(), PatchCleanser()], ids=repr)
+def test_an_empty_store_is_an_error(rule: Rule) -> None:
+    """Not a single vote."""
+    votes = Votes(PLAIN, VoteStore(3, 3))
+    with pytest.raises(VoteError):
+        rule.decide(votes)
+    with pytest.raises(VoteError):
+        rule.certify(votes, 0)
+
+
+def test_reading_a_vote_that_is_not_there_is_an_error() -> None:
+    """Also without a rule's question before it."""
+    votes = Votes.from_table(PLAIN, HARD[[0, 1, 2]])
+    with pytest.raises(VoteError) as error:
+        votes.of(np.array([[0, 1]]))
+    one_line(error)
+
+
+def test_voting_twice_is_an_error() -> None:
+    """Votes never change, whichever way round the pair is written."""
+    store = VoteStore(3, 3)
+    store.add(np.array([[0, 2], [1, 1]]), HARD[[0, 1]])
+    for again in ([[2, 0]], [[0, 2]], [[1, 1]], [[2, 2], [1, 1]]):
+        with pytest.raises(VoteError) as error:
+            store.add(np.array(again), HARD[[0] * len(again)])
+        one_line(error)
+    assert store.count == 2
+
+
+def test_aligned_pairs_need_grids() -> None:
+    """Offset Tiling with k > 1 is not made of grids, and ``for_patch`` forgets them."""
+    rule = JuryRecovery("aligned")
+    for cover in (offset_cover((4, 4), ONE, 3, 2), spread_cover((1, 5), ONE, (1, 3), (1, 2)).for_patch(ONE)):
+        table = HARD[[1] * len(cover)]
+        votes = Votes.from_table(cover, table, table.expand(len(cover), len(cover), 3))
+        for use in (rule.decide, lambda votes: rule.certify(votes, 1)):
+            with pytest.raises(CoverError) as error:
+                use(votes)
+            one_line(error)
+        assert JuryRecovery("all").certify(votes, 1).holds
+
+
+def test_a_cover_refuses_a_patch_it_does_not_cover() -> None:
+    """``for_patch`` re-proves the cover: the same or a smaller patch passes, a larger one does not."""
+    cover = minimal_cover((8, 8), Patch(2, 2), 3)
+    assert cover.for_patch(Patch(1, 2)).patch == Patch(1, 2)
+    assert cover.for_patch(Patch(2, 2)).min_fold >= 1
+    for larger in (Patch(3, 2), Patch(2, 3), Patch(4, 4)):
+        with pytest.raises(CoverError) as error:
+            cover.for_patch(larger)
+        one_line(error)
+
+
+# ----------------------------------------------------------------------------------------- what is written down
+
+
+def test_a_certificate_carries_all_it_rests_on() -> None:
+    """Patch, cover, pairing, aggregate, margin and guarantee; the whole is plain data."""
+    cover = spread_cover((6, 7), Patch(2, 3), (4, 5), 2)
+    table = HARD[[1] * len(cover)]
+    rule = JuryRecovery("aligned", LabelMajority(), margin=0.125)
+    certificate = rule.certify(Votes.from_table(cover, table, table.expand(len(cover), len(cover), 3)), 1)
+    written = json.loads(json.dumps(certificate.describe()))
+    assert written["holds"] is True
+    assert written["label"] == 1
+    assert written["guarantee"] == written["rule"]["guarantee"] == "recovery"
+    assert written["rule"] == {
+        "rule": "jury recovery",
+        "guarantee": "recovery",
+        "margin": 0.125,
+        "pairs": "aligned",
+        "aggregate": "label majority",
+    }
+    assert written["cover"] == cover.describe()
+    assert (written["cover"]["patch"], written["cover"]["image"]) == ([2, 3], [6, 7])
+    assert (written["cover"]["tiling"], written["cover"]["fold"], written["cover"]["mask"]) == (
+        "spread",
+        [2, 2],
+        [4, 5],
+    )
+    assert written["cover"]["digest"] != cover.for_patch(Patch(2, 2)).digest
+    assert "2×3 patch on a 6×7 input" in written["sentence"]
+    assert written["sentence"].startswith("certified recovery against any ")
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        (JuryRecovery(), "certified recovery against"),
+        (PatchCleanser(), "certified recovery against"),
+        (JuryDetection(), "certified detection against"),
+        (MinorityReports(), "certified detection against"),
+        (Published(), "passes the published test"),
+        (Undefended(), "not certified"),
+    ],
+    ids=repr,
+)
+def test_sentences_say_which_guarantee(rule: Rule, found: str) -> None:
+    """Detection, recovery and the published test read differently, and a failure never reads as a success."""
+    certificate = rule.certify(ALL_RIGHT, 1)
+    assert certificate.sentence.startswith(found)
+    assert ("alert" in certificate.sentence) == (rule.guarantee is Guarantee.DETECTION)
+    assert ("no guarantee" in certificate.sentence) == (rule.guarantee is Guarantee.PUBLISHED)
+    assert rule.certify(ALL_RIGHT, 0).sentence.startswith("not certified against any 1×1 patch")
+
+
+def test_parameters_are_described() -> None:
+    """Every parameter of a rule stands in its description."""
+    assert MinorityReports(0.25, margin=0.5).describe() == {
+        "rule": "minority reports",
+        "guarantee": "detection",
+        "margin": 0.5,
+        "threshold": 0.25,
+    }
+    assert PatchCleanser(challenger=True).describe()["challenger"] is True
+    assert JuryDetection(MeanLogProbability()).describe()["aggregate"] == "mean log-probability"
+    assert Published().describe() == {"rule": "published", "guarantee": "published test", "margin": 0.0}
+
+
+# ----------------------------------------------------------------------------------------------------- votes
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("pairs", [[], [(0, 1), (2, 4)], list(combinations(range(5), 2))], ids=len)
+def test_votes_survive_a_file(tmp_path: Path, bare: bool, pairs: list[tuple[int, int]]) -> None:
+    """Singles, pairs and the bare pass come back with the same numbers, and missing ones stay missing."""
+    rng, cover = Random(14), minimal_cover((1, 5), ONE, 1)
+    passes = [(0, 0), (3, 3), *pairs, *([(BARE, BARE)] if bare else [])]
+    rng.shuffle(passes)
+    store = VoteStore(5, 4)
+    for start in range(0, len(passes), 3):  # rows in several portions, so that the store has room to spare
+        part = np.array(passes[start : start + 3], dtype=np.int64)
+        store.add(part, torch.rand(len(part), 4, generator=torch.Generator().manual_seed(start)))
+    save_votes(tmp_path / "votes.safetensors", store)
+    loaded = load_votes(tmp_path / "votes.safetensors")
+    assert (loaded.masks, loaded.count) == (5, store.count)
+    asked = np.array(passes, dtype=np.int64)
+    assert torch.equal(Votes(cover, loaded).of(asked), Votes(cover, store).of(asked))
+    absent = np.array([(1, 1), (1, 3), (3, 1)])
+    assert loaded.missing(absent).tolist() == store.missing(absent).tolist()
+    assert bool(len(loaded.missing(bare_pass()))) != bare
+
+
+def test_a_store_names_what_is_missing_once() -> None:
+    """Both ways round are one pair; the order of asking is kept."""
+    store = VoteStore(4, 3)
+    store.add(np.array([[1, 3]]), HARD[[0]])
+    asked = np.array([[3, 1], [2, 0], [0, 2], [2, 2], [0, 2], [1, 0]])
+    assert store.missing(asked).tolist() == [[0, 2], [2, 2], [0, 1]]
+    assert store.missing(single_passes(4)).tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+def test_tables_are_read_as_written() -> None:
+    """``from_table`` takes singles by mask and doubles from above the diagonal; a pair has no direction."""
+    singles, doubles = torch.rand(3, 4), torch.rand(3, 3, 4)
+    votes = Votes.from_table(PLAIN, singles, doubles)
+    assert torch.equal(votes.of(single_passes(3)), singles)
+    for i, j in combinations(range(3), 2):
+        assert torch.equal(votes.of(np.array([[i, j]])), votes.of(np.array([[j, i]])))
+        assert torch.equal(votes.of(np.array([[j, i]]))[0], doubles[i, j])
+
+
+def test_votes_of_one_store_serve_two_covers() -> None:
+    """A cover's mask numbers are translated into the store's: the same store seen through two covers."""
+    outputs: Tensor = torch.rand(5, 3)
+    store = VoteStore(5, 3)
+    store.add(single_passes(5), outputs)
+    votes = Votes(PLAIN, store, np.array([4, 0, 2]))
+    assert torch.equal(votes.of(single_passes(3)), outputs[[4, 0, 2]])
+    expected = int(outputs[[4, 0, 2]].double().mean(dim=0).argmax())
+    wide = custom_cover((1, 3), ONE, [Mask(0, 0, 1, 3)])
+    assert Published().decide(Votes(wide, store, np.array([3]))).label == int(outputs[3].argmax())
+    assert MeanProbability().labels(votes.outputs, votes.slots(single_passes(3))[None]).tolist() == [expected]
