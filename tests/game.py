@@ -12,7 +12,6 @@ from itertools import combinations, permutations
 from random import Random
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,10 +48,10 @@ def play(cover: Cover, ask: Ask[T], palette: Tensor, choose: Callable[[Pass], in
         except StopIteration as stop:
             return stop.value, table
         new = store.missing(votes.passes(asked))
-        picks = [choose((i, j)) for i, j in new.tolist()]
-        table.update(zip(((i, j) for i, j in new.tolist()), picks, strict=True))
+        picks = {(i, j): choose((i, j)) for i, j in new.tolist()}
         if picks:
-            store.add(new, palette[picks])
+            store.add(new, palette[list(picks.values())])
+            table.update(picks)
 
 
 def plays(cover: Cover, ask: Ask[T], palette: Tensor, options: Options) -> Iterator[tuple[T, Table]]:
@@ -213,10 +212,3 @@ def families(cover: Cover) -> set[tuple[int, ...]]:
 def shuffled(cover: Cover, rng: Random) -> Cover:
     """The same masks in another order: who challenges whom in a tournament depends on the order."""
     return custom_cover(cover.image, cover.patch, rng.sample(cover.masks, len(cover)))
-
-
-def votes_from(cover: Cover, palette: Tensor, table: Table) -> Votes:
-    """The votes that a table of palette rows stands for."""
-    store = VoteStore(len(cover), palette.shape[1])
-    store.add(np.array(sorted(table), dtype=np.int64), palette[[table[one] for one in sorted(table)]])
-    return Votes(cover, store)

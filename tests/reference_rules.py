@@ -137,6 +137,8 @@ def minority_reports_certifies(juries: Juries, table: Table, threshold: float, l
 def tournament(claims: Sequence[int], duel: Callable[[int, int], int]) -> Decision:
     """Hypotheses that disagree duel until the survivors agree; if none survives, the majority with an alert.
 
+    A survivors' claim that is not the majority's is answered only if one of them is unbeaten by every other claim.
+
     The first hypothesis of the rarest claim fights the first 1, 2, 4, … others, from 1 again after it has lost.
     """
     alive, size = set(range(len(claims))), 1
@@ -151,7 +153,13 @@ def tournament(claims: Sequence[int], duel: Callable[[int, int], int]) -> Decisi
         if any(outcome != claim for outcome in outcomes):
             alive.remove(champion)
             size = 1
-    return (claims[min(alive)], False) if alive else (most_frequent(claims), True)
+    favourite = most_frequent(claims)
+    if not alive:
+        return favourite, True
+    claim = claims[min(alive)]
+    rivals = [u for u in range(len(claims)) if claims[u] != claim]
+    unbeaten = any(all(duel(t, u) == claim for u in rivals) for t in alive)
+    return (claim if unbeaten else favourite), False
 
 
 def common(table: Table, one: Sequence[int], other: Sequence[int], grids: Juries | None) -> list[Row]:

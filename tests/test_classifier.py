@@ -13,7 +13,7 @@ from certmask.errors import CertmaskError, ClassifierError
 
 def test_probabilities_match_the_bare_network(network: nn.Module, images: Tensor) -> None:
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
-    classifier = Classifier(network, 24, mean=mean, std=std, batch=5)
+    classifier = Classifier(network, 24, mean=mean, std=std, batch=5, precision="fp32")
     normal = (images - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
     torch.testing.assert_close(classifier(images), network(normal).softmax(dim=1))
     assert classifier.classes == 5

@@ -153,6 +153,8 @@ def test_predict_takes_any_photo_and_signals_alerts(photos: dict[str, Path], tmp
         (("{cup}", "--device", "toaster"), "'toaster'"),
         (("{cup}", "--mask", "16"), "16×16"),
         (("{cup}", "--margin", "-1"), "-1"),
+        (("{cup}", "--margin", "wide"), "'wide'"),
+        (("{cup}", "--aggregate", "mean-log-probability"), "auto"),
         (("{cup}", "--tiling", "offset", "--mask", "64", "--fold", "2"), "offset"),
     ],
 )

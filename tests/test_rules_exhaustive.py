@@ -116,9 +116,11 @@ def every_attack(cover: Cover, rule: Rule, palette: Tensor, labels: Iterable[int
     for label in labels:
         tables = list(certified(cover, rule, label, palette))
         seen["tables"] += len(tables)
-        for clean in tables:
-            unpatched, _ = play(cover, rule.deciding, palette, lambda one, clean=clean: clean[one])  # type: ignore[misc]
-            assert keeps(rule.guarantee, unpatched, label), (rule, cover, clean)
+        if not isinstance(rule, MinorityReports):  # which may warn of a certified clean image, as its guarantee allows
+            for clean in tables:
+                unpatched, _ = play(cover, rule.deciding, palette, clean.__getitem__)
+                if unpatched != Decision(label):
+                    pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
         for district in range(len(cover.districts)):
             parts = {tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}
             for part in sorted(parts):
@@ -190,6 +192,14 @@ def test_every_attack_on_four_masks_in_one_round(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+def test_every_attack_on_a_two_by_two_grid(rule: Rule) -> None:
+    """Exhaustive in two dimensions: four juries of one mask, for the class that loses every tie."""
+    cover = minimal_cover((2, 2), Patch(1, 1), 1)
+    assert families(cover) == {(0,), (1,), (2,), (3,)}
+    assert every_attack(cover, rule, HARD, labels=(2,))["attacks"] > 100
+
+
+@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
 def test_every_attack_with_soft_outputs(rule: Rule) -> None:
     """Ties and confidences exactly at the threshold, for the class that loses every tie.
 
@@ -223,7 +233,7 @@ def flat_covers() -> list[Cover]:
 def test_sampled_attacks_on_larger_covers(rule: Rule) -> None:
     """Seeded sample: 4 and 5 masks, two dimensions, folds 1 to 4; tables at the edge of the certificate."""
     rng = Random(6)
-    covers = [shuffled(cover, rng) for cover in rng.sample(line_covers(4, 10), 16) + rng.sample(line_covers(5, 9), 24)]
+    covers = [shuffled(cover, rng) for cover in rng.sample(line_covers(4, 10), 16) + rng.sample(line_covers(5, 8), 24)]
     assert {1, 2, 3} <= {cover.min_jury for cover in covers + flat_covers()}
     seen: Counter[str] = Counter()
     for cover in covers + flat_covers():
@@ -272,7 +282,7 @@ def test_every_attack_with_aligned_pairs(rule: Rule) -> None:
 def test_sampled_attacks_with_aligned_pairs(rule: Rule) -> None:
     """Seeded sample: the library's own multi-grid covers and 5 masks in two grids, folds 2 to 4."""
     rng = Random(8)
-    covers = tiled_covers() + rng.sample(split_covers(5, 9), 16)
+    covers = tiled_covers() + rng.sample(split_covers(5, 8), 16)
     assert {cover.min_jury for cover in covers} >= {2, 3, 4}
     seen = total(some_attacks(cover, rule, rng.choice([HARD, SOFT]), rng.randrange(3), 6, rng) for cover in covers)
     assert seen["tables"] == seen["covers"] >= 25
@@ -505,9 +515,9 @@ def broken_published(jury: int, free: int, k: int, label: int) -> bool:
 
 
 def test_published_rule_is_broken_as_soon_as_k_plus_one_masks_are_outside_the_jury() -> None:
-    """Exhaustive on more than 100 structures: the exact condition under which some attack on a unanimous image wins."""
+    """Exhaustive on 90 structures of 3 to 5 masks: when exactly some attack on a unanimous image wins."""
     rule, seen = Published(), Counter[bool]()
-    for line in line_covers(3, 8) + line_covers(4, 10)[::2] + line_covers(5, 9)[::10]:
+    for line in line_covers(3, 8) + line_covers(4, 10)[::3] + line_covers(5, 8)[::15]:
         for k in range(1, line.min_jury + 1):
             cover = custom_cover(line.image, line.patch, line.masks, (1, k))
             for label, jury in product(range(3), families(cover)):
@@ -671,7 +681,7 @@ def test_one_round_can_detect() -> None:
 
 def test_masks_that_do_not_wrap_leave_disjoint_juries() -> None:
     """If no single mask covers every location, the first and the last location have no mask in common."""
-    covers = [c for masks, n in ((2, 8), (3, 8), (4, 10), (5, 9)) for c in line_covers(masks, n)]
+    covers = [c for masks, n in ((2, 8), (3, 8), (4, 10), (5, 8)) for c in line_covers(masks, n)]
     clipped = [c for c in covers if not c.masks[0].wraps and c.mask[1] < c.image[1]]
     assert len(clipped) > 100
     assert all(disjoint(cover) for cover in clipped)

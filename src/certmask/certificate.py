@@ -39,13 +39,18 @@ class Decision:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Whether a guarantee holds for one image, with the threat model and everything the proof rests on."""
+    """Whether a guarantee holds for one image, with the threat model and everything the proof rests on.
+
+    ``function`` describes the classifier (weights, precision, preprocessing, batch shape) and the fill colour;
+    it is None where votes came from elsewhere.
+    """
 
     holds: bool
     guarantee: Guarantee
     label: int
     rule: dict[str, Any]
     cover: dict[str, Any]
+    function: dict[str, Any] | None = None
 
     @property
     def sentence(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 from certmask.errors import ClassifierError
 from certmask.geometry import Size, checked_size
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+BATCH = {"cpu": 32, "cuda": 512}
 Colour = tuple[float, float, float]
 
 
@@ -22,6 +24,8 @@ class Classifier:
 
     The model always sees batches of exactly ``batch`` images (the last one padded), so an image's answer does not
     depend on how many others came along. The model is copied: training yours further does not change this one.
+    ``precision="auto"`` is bf16 where the hardware computes it natively (fp32 for a plain callable), ``batch=None`` a
+    size that suits the device, ``compiled=None`` compiles on a GPU. All are part of the function that is certified.
     """
 
     def __init__(
@@ -34,25 +38,31 @@ class Classifier:
         classes: int | None = None,
         class_names: Sequence[str] | None = None,
         device: torch.device | str = "cpu",
-        precision: str = "fp32",
-        batch: int = 32,
+        precision: str = "auto",
+        batch: int | None = None,
+        compiled: bool | None = None,
         name: str | None = None,
     ) -> None:
-        if precision not in PRECISIONS:
-            raise ClassifierError(f"expected precision to be one of {', '.join(PRECISIONS)}, got {precision!r}")
-        if batch < 1:
+        self.device = torch.device(device)
+        self.precision = precision
+        if precision == "auto":
+            self.precision = best_precision(self.device) if isinstance(model, nn.Module) else "fp32"
+        if self.precision not in PRECISIONS:
+            raise ClassifierError(f"expected precision to be auto, {', '.join(PRECISIONS)}, got {precision!r}")
+        if batch is not None and batch < 1:
             raise ClassifierError(f"expected a batch of at least 1, got {batch}")
         if min(std) <= 0:
             raise ClassifierError(f"expected positive std, got {std}")
         self.size = checked_size(size, "image size")
-        self.device, self.precision, self.batch = torch.device(device), precision, batch
         self.mean, self.std = mean, std
         self.name = name or type(model).__name__
         self.weights = weights_digest(model) if isinstance(model, nn.Module) else "unknown"
         self.model = self._placed(model)
+        self.compiled = self.device.type == "cuda" and isinstance(model, nn.Module) if compiled is None else compiled
         self._shift = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self._scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
-        self.classes = classes or self._count_classes()
+        self.batch, found = self._try_out(batch or BATCH.get(self.device.type, 32))
+        self.classes = classes or found
         self.class_names = tuple(class_names) if class_names else tuple(str(c) for c in range(self.classes))
         if len(self.class_names) != self.classes:
             raise ClassifierError(f"expected {self.classes} class names, got {len(self.class_names)}")
@@ -63,42 +73,56 @@ class Classifier:
         model = copy.deepcopy(model).eval().requires_grad_(False).to(self.device, PRECISIONS[self.precision])
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
-    def _count_classes(self) -> int:
-        with torch.inference_mode():
-            logits = self._logits(torch.zeros(self.batch, 3, *self.size, device=self.device))
-        if logits.ndim != 2 or logits.shape[0] != self.batch or logits.shape[1] < 2:
-            raise ClassifierError(f"expected logits of shape [{self.batch}, classes], got {list(logits.shape)}")
-        return int(logits.shape[1])
+    def _try_out(self, batch: int) -> tuple[int, int]:
+        """One batch of zeros: the largest batch up to ``batch`` that fits into memory, and the number of classes."""
+        try:
+            with torch.inference_mode():
+                logits = self.logits(torch.zeros(batch, 3, *self.size, device=self.device))
+        except torch.OutOfMemoryError:
+            if batch == 1:
+                raise ClassifierError(f"expected memory for one image on {self.device}, got too little") from None
+            torch.cuda.empty_cache()
+            return self._try_out(batch // 2)
+        if logits.ndim != 2 or logits.shape[0] != batch or logits.shape[1] < 2:
+            raise ClassifierError(f"expected logits of shape [{batch}, classes], got {list(logits.shape)}")
+        return batch, int(logits.shape[1])
 
-    def _logits(self, images: Tensor) -> Tensor:
+    def logits(self, images: Tensor) -> Tensor:
+        """The model's raw output on images that are already on the device."""
         normal = ((images - self._shift) / self._scale).to(PRECISIONS[self.precision])
         try:
-            return self.model(normal.contiguous(memory_format=torch.channels_last))
+            with float32_mode(self.device, tf32=self.precision == "tf32"):
+                return self.model(normal.contiguous(memory_format=torch.channels_last))
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, AssertionError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ClassifierError(
                 f"expected a model that takes {self.size[0]}×{self.size[1]} images, got {reason}"
             ) from error
 
-    @torch.inference_mode()
-    def run_batch(self, images: Tensor) -> Tensor:
-        """Probabilities of exactly one full batch that is already on the device."""
-        logits = self._logits(images)
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Probabilities of exactly one full batch that is already on the device; not checked for NaN."""
+        logits = self.logits(images)
         if logits.shape != (self.batch, self.classes):
             raise ClassifierError(f"expected logits of shape {[self.batch, self.classes]}, got {list(logits.shape)}")
-        logits = logits.float()
-        if not torch.isfinite(logits).all():
-            raise ClassifierError(f"expected finite logits from {self.name}, got NaN or infinity")
-        return logits.softmax(dim=1)
+        return logits.float().softmax(dim=1)
 
+    @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
         """Probabilities of any number of images."""
         images = checked_images(images, self.size).to(self.device)
         outputs = []
         for part in torch.split(images, self.batch):
             padded = torch.cat([part, part[-1:].expand(self.batch - len(part), -1, -1, -1)])
-            outputs.append(self.run_batch(padded)[: len(part)])
-        return torch.cat(outputs) if outputs else torch.empty(0, self.classes, device=self.device)
+            outputs.append(self.probabilities(padded)[: len(part)])
+        return self.checked(torch.cat(outputs)) if outputs else torch.empty(0, self.classes, device=self.device)
+
+    def checked(self, probabilities: Tensor) -> Tensor:
+        """The same probabilities; an error if the model gave NaN or infinity anywhere."""
+        if not torch.isfinite(probabilities).all():
+            raise ClassifierError(f"expected finite logits from {self.name}, got NaN or infinity")
+        return probabilities
 
     def describe(self) -> dict[str, Any]:
         """What a results file records: the function that was certified."""
@@ -111,8 +135,36 @@ class Classifier:
             "std": list(self.std),
             "precision": self.precision,
             "batch": self.batch,
-            "device": self.device.type,
+            "compiled": self.compiled,
+            "device": device_name(self.device),
         }
+
+
+def best_precision(device: torch.device | str) -> str:
+    """bf16 where the hardware computes it natively, else fp32."""
+    if torch.device(device).type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+    return "bf16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "fp32"
+
+
+def device_name(device: torch.device) -> str:
+    """``cpu``, or the GPU's own name."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+@contextmanager
+def float32_mode(device: torch.device, tf32: bool) -> Iterator[None]:
+    """fp32 means fp32: on a GPU, the reduced tf32 mode is used only where it was asked for."""
+    if device.type != "cuda" or torch.compiler.is_compiling():
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def checked_images(images: Tensor, size: Size) -> Tensor:
@@ -121,10 +173,10 @@ def checked_images(images: Tensor, size: Size) -> Tensor:
         raise ClassifierError(f"expected images of shape [n, 3, {size[0]}, {size[1]}], got {list(images.shape)}")
     if not images.is_floating_point():
         raise ClassifierError(f"expected images as floating point in [0, 1], got {images.dtype}")
-    if images.numel() and not (images.min() >= 0 and images.max() <= 1):
-        raise ClassifierError(
-            f"expected image values in [0, 1], got {images.min().item():.3g} to {images.max().item():.3g}"
-        )
+    if images.numel():
+        low, high = (extreme.item() for extreme in images.aminmax())
+        if not (low >= 0 and high <= 1):
+            raise ClassifierError(f"expected image values in [0, 1], got {low:.3g} to {high:.3g}")
     return images.float()
 
 

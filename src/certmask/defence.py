@@ -102,7 +102,7 @@ class Defence:
         outcomes = self._examine(images, truth.tolist())
         rule, cover = self.scheme.rule, self.scheme.cover
         certificates = tuple(
-            rule.certificate(cover, label, bool(outcome.certified))
+            rule.certificate(cover, label, bool(outcome.certified), self.engine.describe())
             for label, outcome in zip(truth.tolist(), outcomes, strict=True)
         )
         return Proof(certificates, _answer(outcomes), truth, rule.guarantee)

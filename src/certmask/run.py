@@ -28,6 +28,7 @@ def certify_run(
     """Examine every image that the results file does not have yet; return its header and all rows."""
     report: Progress = progress or (lambda *_: None)
     engine = Engine(classifier, [s.cover for s in schemes], fill=fill, progress=lambda n: report("passes", n))
+    engine.forward.warm_up()
     header = run_header(engine, dataset, schemes)
     with ResultsFile(path, header) as results:
         done = frozenset(row["image"] for row in results.rows)
@@ -35,7 +36,7 @@ def certify_run(
         todo = dataset.without(done)
         labels = [sample.label for sample in todo.samples]
         for finding in examine(engine, todo.tensors(classifier.size), labels, schemes):
-            results.write(run_row(todo.samples[finding.number], finding, schemes))
+            results.write({**run_row(todo.samples[finding.number], finding, schemes), "batch": classifier.batch})
             report("images", 1)
         return header, results.rows
 
@@ -44,8 +45,7 @@ def run_header(engine: Engine, dataset: Dataset, schemes: Sequence[Scheme]) -> R
     """Everything that the rows depend on."""
     return {
         "kind": "certify",
-        "model": engine.classifier.describe(),
-        "fill": list(engine.fill or ()),
+        "model": engine.describe(),
         "data": dataset.describe(),
         "schemes": {scheme.name: scheme.describe() for scheme in schemes},
         "versions": provenance(),

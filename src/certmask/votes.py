@@ -79,9 +79,12 @@ class Votes:
     def from_table(cls, cover: Cover, singles: Tensor, doubles: Tensor | None = None) -> Votes:
         """Votes from probabilities ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``."""
         n = len(cover)
-        if singles.shape[0] != n or (doubles is not None and doubles.shape[:2] != (n, n)):
-            raise VoteError(f"expected votes for {n} masks, got {tuple(singles.shape)}")
-        store = VoteStore(n, singles.shape[1])
+        if singles.ndim != 2 or singles.shape[0] != n:
+            raise VoteError(f"expected single votes of shape ({n}, classes), got {tuple(singles.shape)}")
+        classes = singles.shape[1]
+        if doubles is not None and doubles.shape != (n, n, classes):
+            raise VoteError(f"expected pair votes of shape {(n, n, classes)}, got {tuple(doubles.shape)}")
+        store = VoteStore(n, classes)
         store.add(single_passes(n), singles)
         if doubles is not None and n > 1:
             i, j = np.triu_indices(n, k=1)

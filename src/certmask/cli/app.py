@@ -31,7 +31,10 @@ ModelOption = Annotated[str, typer.Option("--model", help="efficientnet-lite0 (e
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
 PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, bf16, fp16, or auto.")]
-BatchOption = Annotated[int, typer.Option("--batch", min=1, help="Images per forward pass; part of the certificate.")]
+BatchOption = Annotated[
+    int | None,
+    typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
+]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,7 +46,9 @@ AggregateOption = Annotated[
     str, typer.Option("--aggregate", help="mean-probability, mean-log-probability, label-majority.")
 ]
 ThresholdOption = Annotated[float, typer.Option("--threshold", help="Confidence threshold of minority-reports.")]
-MarginOption = Annotated[float, typer.Option("--margin", help="Lead that every certified verdict must exceed.")]
+MarginOption = Annotated[
+    str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
+]
 DrawOption = Annotated[Path | None, typer.Option("--draw", help="Save a picture (PNG, PDF or SVG).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -97,10 +102,10 @@ def predict(
     pairs: PairsOption = "aligned",
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
-    margin: MarginOption = 0.0,
+    margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    batch: BatchOption = 32,
+    batch: BatchOption = None,
     json: JsonOption = False,
     draw: DrawOption = None,
 ) -> None:
@@ -127,10 +132,10 @@ def certify(
     pairs: PairsOption = "aligned",
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
-    margin: MarginOption = 0.0,
+    margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    batch: BatchOption = 32,
+    batch: BatchOption = None,
     images: Annotated[int | None, typer.Option("--images", min=1, help="Only the first so many images.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
         "runs/certify.jsonl"

@@ -42,12 +42,12 @@ class Choices:
     pairs: str
     aggregate: str
     threshold: float
-    margin: float
+    margin: str
     device: str = "auto"
     precision: str = "auto"
-    batch: int = 32
+    batch: int | None = None
 
-    def on(self, device: str, precision: str, batch: int) -> Choices:
+    def on(self, device: str, precision: str, batch: int | None) -> Choices:
         return replace(self, device=device, precision=precision, batch=batch)
 
     def classifier(self) -> Classifier:
@@ -63,29 +63,40 @@ class Choices:
         patch = Patch(*parse_size(self.patch, "patch"))
         return make_cover(classifier.size, patch, self.mask, self.tiling, self.fold)
 
-    def schemes(self, cover: Cover) -> list[Scheme]:
+    def schemes(self, cover: Cover, margin: float) -> list[Scheme]:
         """One scheme per chosen rule, named after the rule."""
         if len(set(self.rules)) != len(self.rules):
             raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
-        return [Scheme(cover, self._rule(name), name) for name in self.rules]
+        return [Scheme(cover, self._rule(name, margin), name) for name in self.rules]
 
-    def _rule(self, name: str) -> Rule:
+    def _rule(self, name: str, margin: float) -> Rule:
         if name == "undefended":
             return Undefended()
         if name == "published":
-            return Published(self.margin)
+            return Published(margin)
         if name == "jury-detection":
-            return JuryDetection(self._aggregate(), self.margin)
+            return JuryDetection(self._aggregate(), margin)
         if name == "jury-recovery":
-            return JuryRecovery(self.pairs, self._aggregate(), self.margin)
+            return JuryRecovery(self.pairs, self._aggregate(), margin)
         if name == "minority-reports":
-            return MinorityReports(self.threshold, self.margin)
+            return MinorityReports(self.threshold, margin)
         if name in ("patchcleanser", "patchcleanser-challenger"):
-            return PatchCleanser(name.endswith("challenger"), self.margin)
+            return PatchCleanser(name.endswith("challenger"), margin)
         raise CertmaskError(
             "expected rule to be jury-recovery, jury-detection, patchcleanser, patchcleanser-challenger, "
             f"minority-reports, published or undefended, got {name!r}"
         )
+
+    def fixed_margin(self) -> float | None:
+        """The margin as a number, or None where it is to be measured."""
+        if self.margin == "auto":
+            if self._aggregate().name == "mean log-probability":
+                raise CertmaskError("expected a number as margin for mean-log-probability, got auto (in probabilities)")
+            return None
+        try:
+            return float(self.margin)
+        except ValueError:
+            raise CertmaskError(f"expected margin to be a number or auto, got {self.margin!r}") from None
 
     def _aggregate(self) -> Aggregate:
         name = self.aggregate.replace("-", " ").replace("mean log ", "mean log-")

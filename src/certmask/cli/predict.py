@@ -17,6 +17,7 @@ from certmask.cli.console import out
 from certmask.data import prepare, read_photo, to_tensor
 from certmask.engine import Engine
 from certmask.evaluation import Scheme
+from certmask.margin import measured_margin
 from certmask.rules.rule import Asking, numbered
 from certmask.votes import VoteStore, single_passes
 from certmask.zoo import crop_share
@@ -54,11 +55,14 @@ class Prediction:
 
 def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path | None) -> bool:
     """Predict each photo; whether one raised an alert."""
+    fixed = choices.fixed_margin()
     classifier = choices.classifier()
     cover = choices.cover(classifier)
-    scheme = choices.schemes(cover)[0]
     crop = crop_share(choices.model)
     inputs = [prepare(read_photo(photo), classifier.size, crop) for photo in photos]
+    if fixed is None:
+        fixed = measured_margin(Engine(classifier, [cover]), [to_tensor(image) for image in inputs[:8]])
+    scheme = choices.schemes(cover, fixed)[0]
     predictions = predict(classifier, scheme, photos, inputs)
     if as_json:
         out.print(json.dumps([p.describe() for p in predictions], ensure_ascii=False, indent=2), markup=False)
@@ -90,7 +94,7 @@ def predict(
             classifier.class_names[decision.label],
             decision.label,
             decision.alert,
-            rule.certificate(scheme.cover, decision.label, holds),
+            rule.certificate(scheme.cover, decision.label, holds, engine.describe()),
             passes,
             list(zip(labels.tolist(), confidence.tolist(), strict=True)),
         )

@@ -1,4 +1,4 @@
-"""Masks on the device: every footprint of all covers in a run, once, applied by one fused operation."""
+"""Masks on the device: every footprint of all covers in a run, once, as rows and columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from certmask.geometry import IntArray, Size
 
 
 class MaskTable:
-    """The distinct masks of several covers of one image size, numbered; the last row stands for "no mask"."""
+    """The distinct masks of several covers of one image size, numbered; the last row stands for "no mask".
+
+    Mask ``i`` blanks out pixel ``(y, x)`` where ``rows[i, y] & columns[i, x]``, wrapped or not.
+    """
 
     def __init__(self, covers: Sequence[Cover], image: Size, device: torch.device) -> None:
         for cover in covers:
@@ -35,11 +38,6 @@ class MaskTable:
     def index(self, cover: Cover) -> IntArray:
         """Where each mask of a cover stands in this table."""
         return np.array([self._number[m.footprint(self._image)] for m in cover.masks], dtype=np.int64)
-
-    def hidden(self, pairs: Tensor) -> Tensor:
-        """Pixels that each pair of masks blanks out: ``[n, 2]`` mask numbers to ``[n, height, width]`` booleans."""
-        boxes = self.rows[pairs][..., :, None] & self.columns[pairs][..., None, :]
-        return boxes[:, 0] | boxes[:, 1]
 
 
 def _indicator(runs: Sequence[Sequence[tuple[int, int]]], length: int) -> Tensor:

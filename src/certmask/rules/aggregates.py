@@ -28,6 +28,10 @@ class Aggregate(ABC):
         """The winning class of each pool, ``[pools]``."""
         return torch.cat([self._scores(outputs, part).argmax(dim=1) for part in torch.split(pools, CHUNK)])
 
+    def leads(self, outputs: Tensor, pools: Tensor, label: int) -> Tensor:
+        """By how much ``label`` is ahead of the best other class of each pool, ``[pools]``."""
+        return torch.cat([lead(self._scores(outputs, part), label) for part in torch.split(pools, CHUNK)])
+
     def wins(self, outputs: Tensor, pools: Tensor, label: int, margin: float) -> Tensor:
         """Whether ``label`` leads every other class of the pool by more than ``margin``, ``[pools]``."""
         return torch.cat([self._wins(outputs, part, label, margin) for part in torch.split(pools, CHUNK)])

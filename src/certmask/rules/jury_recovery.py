@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover
@@ -15,8 +16,8 @@ from certmask.rules.rule import Asking, Rule, jury_passes, needed
 from certmask.rules.tournament import tournament
 from certmask.votes import PAD, Votes
 
-FIRST_BLOCK = 64
-"""District pairs looked at before the first chance to stop; each further block is twice as large."""
+FIRST_BLOCK, GROWTH = 32, 4
+"""Pairs looked at before the first chance to stop, and how much larger each further block is."""
 
 
 class JuryRecovery(Rule):
@@ -58,7 +59,8 @@ class JuryRecovery(Rule):
         yield needed(pools)
         if not self.aggregate.wins(votes.outputs, votes.slots(pools), label, self.margin).all():
             return False
-        for opponents in blocks(all_pairs(len(votes.cover.districts)), FIRST_BLOCK):
+        leads = self.aggregate.leads(votes.outputs, votes.slots(pools), label).cpu().numpy()
+        for opponents in blocks(weakest_first(leads), FIRST_BLOCK):
             common = self.pair_passes(votes.cover, opponents)
             yield needed(common)
             if not self.aggregate.wins(votes.outputs, votes.slots(common), label, self.margin).all():
@@ -66,7 +68,11 @@ class JuryRecovery(Rule):
         return True
 
     def pair_passes(self, cover: Cover, districts: IntArray) -> IntArray:
-        """The two-mask passes pooled for pairs of districts ``[n, 2]``: ``[n, members, 2]``, padded."""
+        """The two-mask passes pooled for pairs of districts ``[n, 2]``: ``[n, members, 2]``, padded.
+
+        The order within a pool, and so the last bit of its sum, does not depend on which district challenged.
+        """
+        districts = np.sort(districts, axis=1)
         if self.pairs == "aligned":
             return _aligned(cover, districts)
         juries = cover.districts.juries
@@ -100,11 +106,17 @@ def all_pairs(count: int) -> IntArray:
     return np.stack(np.triu_indices(count, k=1), axis=1).astype(np.int64)
 
 
+def weakest_first(leads: npt.NDArray[np.float64]) -> IntArray:
+    """Every pair ``i < j``, those with the smallest leads first: where a certificate fails, it fails early."""
+    pairs = all_pairs(len(leads))
+    return np.asarray(pairs[np.argsort(leads[pairs].sum(axis=1), kind="stable")])
+
+
 def blocks(pairs: IntArray, first: int) -> list[IntArray]:
-    """The rows in consecutive blocks, each twice as long as the one before."""
+    """The rows in consecutive blocks, each ``GROWTH`` times as long as the one before."""
     cuts, size, start = [], first, first
     while start < len(pairs):
         cuts.append(start)
-        size *= 2
+        size *= GROWTH
         start += size
     return np.split(pairs, cuts) if len(pairs) else []

@@ -10,7 +10,7 @@ from certmask.certificate import Decision, Guarantee
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import lead
-from certmask.rules.jury_recovery import FIRST_BLOCK, all_pairs, blocks
+from certmask.rules.jury_recovery import FIRST_BLOCK, blocks, weakest_first
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.rules.tournament import tournament
 from certmask.votes import Votes, single_passes
@@ -46,10 +46,14 @@ class PatchCleanser(Rule):
         return Decision(winner)
 
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        masks = len(votes.cover)
-        for passes in [single_passes(masks), *blocks(all_pairs(masks), FIRST_BLOCK)]:
-            yield passes
-            if not (lead(votes.of(passes), label) > self.margin).all():
+        passes = single_passes(len(votes.cover))
+        yield passes
+        leads = lead(votes.of(passes), label).cpu().numpy()
+        if not (leads > self.margin).all():
+            return False
+        for pairs in blocks(weakest_first(leads), FIRST_BLOCK):
+            yield pairs
+            if not (lead(votes.of(pairs), label) > self.margin).all():
                 return False
         return True
 

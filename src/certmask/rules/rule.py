@@ -60,9 +60,9 @@ class Rule(ABC):
         return self.certificate(votes.cover, label, answer(self.certifying(votes, label), votes))
 
     @final
-    def certificate(self, cover: Cover, label: int, holds: bool) -> Certificate:
+    def certificate(self, cover: Cover, label: int, holds: bool, function: dict[str, Any] | None = None) -> Certificate:
         """Write down what was found, with all that it rests on."""
-        return Certificate(holds, self.guarantee, label, self.describe(), cover.describe())
+        return Certificate(holds, self.guarantee, label, self.describe(), cover.describe(), function)
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters, as a results file records them."""

@@ -19,7 +19,8 @@ def tournament(claims: IntArray, duels: Duels) -> Asking[Decision]:
 
     ``claims[t]`` is the class of hypothesis ``t``. A duel strikes out whichever side its outcome does not confirm, so
     a hypothesis whose every duel confirms it survives. The rarest claim challenges the others, in rounds of 1, 2, 4, …
-    duels; at most ``2·(hypotheses − 1)`` duels are fought.
+    duels. Survivors against the majority of claims must also have won against those that fell to others: where a
+    certificate holds, one has; where none has, no patch explains the picture and the majority is the better answer.
     """
     alive = np.ones(len(claims), dtype=bool)
     round_size = 1
@@ -30,9 +31,23 @@ def tournament(claims: IntArray, duels: Duels) -> Asking[Decision]:
         alive[rivals] = claims[rivals] == outcome
         alive[champion] = bool((outcome == claims[champion]).all())
         round_size = 2 * round_size if alive[champion] else 1
-    if alive.any():
-        return Decision(int(claims[alive][0]))
-    return Decision(majority(claims), alert=True)
+    favourite = majority(claims)
+    if not alive.any():
+        return Decision(favourite, alert=True)
+    claim = int(claims[alive][0])
+    if claim == favourite or (yield from _some_unbeaten(np.flatnonzero(alive), claims, duels)):
+        return Decision(claim)
+    return Decision(favourite)
+
+
+def _some_unbeaten(survivors: IntArray, claims: IntArray, duels: Duels) -> Asking[bool]:
+    """Whether one of the survivors wins against every hypothesis with another claim."""
+    for survivor in survivors:
+        rivals = np.flatnonzero(claims != claims[survivor])
+        outcome = yield from duels(np.stack([np.full_like(rivals, survivor), rivals], axis=1))
+        if (outcome == claims[survivor]).all():
+            return True
+    return False
 
 
 def _rarest(claims: IntArray, alive: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:

@@ -2,11 +2,10 @@
 
 from certmask.zoo.models import (
     DEFAULT_MODEL,
-    best_precision,
     crop_share,
     imagenet_names,
     imagenet_synsets,
     load_classifier,
 )
 
-__all__ = ["DEFAULT_MODEL", "best_precision", "crop_share", "imagenet_names", "imagenet_synsets", "load_classifier"]
+__all__ = ["DEFAULT_MODEL", "crop_share", "imagenet_names", "imagenet_synsets", "load_classifier"]

@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from certmask.classifier import Classifier
@@ -23,8 +22,9 @@ def load_classifier(
     weights: str | Path | None = None,
     *,
     device: str = "cpu",
-    precision: str = "fp32",
-    batch: int = 32,
+    precision: str = "auto",
+    batch: int | None = None,
+    compiled: bool | None = None,
 ) -> Classifier:
     """A ready classifier: the embedded ``efficientnet-lite0``, a timm name, or a timm name with local ``weights``.
 
@@ -41,8 +41,9 @@ def load_classifier(
         classes=classes,
         class_names=imagenet_names() if classes == IMAGENET_CLASSES else None,
         device=device,
-        precision=best_precision(device) if precision == "auto" else precision,
+        precision=precision,
         batch=batch,
+        compiled=compiled,
         name=name,
     )
 
@@ -52,13 +53,6 @@ def crop_share(name: str) -> float:
     timm = import_timm()
     config = timm.get_pretrained_cfg(_timm_name(name))
     return float(config.crop_pct if config is not None else 0.875)
-
-
-def best_precision(device: str) -> str:
-    """bf16 where the hardware computes it natively, else fp32."""
-    if torch.device(device).type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
-    return "bf16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "fp32"
 
 
 def imagenet_names() -> list[str]:

@@ -1,0 +1,99 @@
+"""One forward pass over a full batch of masked images, from mask numbers to probabilities, on the device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certmask.classifier import Classifier, Colour, checked_images, float32_mode
+from certmask.covers import Cover
+from certmask.engine.masking import MaskTable
+from certmask.errors import ClassifierError
+from certmask.geometry import IntArray
+
+
+class Forward:
+    """Keeps the images in work on the device; only image slots and mask numbers travel per batch.
+
+    Masking, normalization, model and softmax are one function; on a GPU it is compiled once for its fixed shape.
+    """
+
+    def __init__(self, classifier: Classifier, covers: Sequence[Cover], fill: Colour) -> None:
+        if len(fill) != 3 or not all(0 <= c <= 1 for c in fill):
+            raise ClassifierError(f"expected a fill colour of three numbers in [0, 1], got {fill}")
+        self.classifier = classifier
+        self.masks = MaskTable(covers, classifier.size, classifier.device)
+        self.slots = 2 * classifier.batch
+        self._fill = torch.tensor(fill, device=classifier.device).view(1, 3, 1, 1)
+        self._images = torch.zeros(self.slots, 3, *classifier.size, device=classifier.device)
+        self._step = torch.compile(self._plain_step, dynamic=False) if classifier.compiled else self._plain_step
+        self._warm = False
+        self.bytes_sent = 0
+
+    def put(self, slot: int, image: Tensor) -> None:
+        """Send one image to the device."""
+        image = checked_images(image[None], self.classifier.size)[0]
+        self._images[slot] = image
+        self.bytes_sent += image.nbytes
+
+    def warm_up(self) -> None:
+        """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""
+        if self._warm:
+            return
+        nothing = np.zeros(1, dtype=np.int64)
+        try:
+            self(nothing, np.stack([nothing - 1, nothing - 1], axis=1))
+        except torch.OutOfMemoryError:
+            self.halve()
+            self.warm_up()
+        except Exception as error:
+            if not self.classifier.compiled:
+                raise
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            warnings.warn(f"{self.classifier.name} runs uncompiled: {reason}", stacklevel=2)
+            self.classifier.compiled = False
+            self._step = self._plain_step
+        self._warm = True
+
+    def halve(self) -> None:
+        """Go on with batches of half the size; an error if they hold one image already."""
+        if self.classifier.batch == 1:
+            raise ClassifierError(f"expected memory for one image on {self.classifier.device}, got too little")
+        self.classifier.batch //= 2
+        torch.cuda.empty_cache()
+
+    @torch.inference_mode()
+    def __call__(self, slots: IntArray, pairs: IntArray) -> Tensor:
+        """Probabilities ``[batch, classes]`` of the images in ``slots`` under ``pairs [n, 2]`` of masks."""
+        batch = self.classifier.batch
+        where, which = self._send(_padded(slots, batch)), self._send(_padded(pairs, batch))
+        with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
+            return self._step(self._images, where, which, self.masks.rows, self.masks.columns)
+
+    def masked(self, slots: IntArray, pairs: IntArray) -> Tensor:
+        """The masked images themselves, ``[n, 3, height, width]``."""
+        return self._hide(self._images, self._send(slots), self._send(pairs), self.masks.rows, self.masks.columns)
+
+    def _send(self, numbers: IntArray) -> Tensor:
+        self.bytes_sent += numbers.nbytes
+        return torch.from_numpy(numbers).to(self.classifier.device, non_blocking=True)
+
+    def _plain_step(self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return self.classifier.probabilities(self._hide(images, slots, pairs, rows, columns))
+
+    def _hide(self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Fill what either mask of a pair covers."""
+        first, second = pairs.unbind(dim=1)
+        hidden = (rows[first][:, :, None] & columns[first][:, None, :]) | (
+            rows[second][:, :, None] & columns[second][:, None, :]
+        )
+        return torch.where(hidden[:, None], self._fill, images[slots])
+
+
+def _padded(rows: IntArray, length: int) -> IntArray:
+    """Repeat the last row until there are ``length`` rows."""
+    return np.concatenate([rows, np.repeat(rows[-1:], length - len(rows), axis=0)])

@@ -1,0 +1,78 @@
+"""The measured margin, and what happens when memory runs out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from certmask.classifier import Classifier
+from certmask.covers import spread_cover
+from certmask.engine import Engine
+from certmask.errors import ClassifierError
+from certmask.evaluation import Scheme, examine
+from certmask.geometry import Patch
+from certmask.margin import measured_margin
+from certmask.rules import JuryRecovery
+
+COVER = spread_cover(24, Patch(4, 4), 10, 2)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_deterministic_network_needs_no_margin(precision: str, network: nn.Module, images: Tensor) -> None:
+    engine = Engine(Classifier(network, 24, precision=precision, batch=16), [COVER])
+    assert measured_margin(engine, list(images)) == pytest.approx(0, abs=1e-6)
+
+
+def test_an_answer_that_depends_on_the_batch_shape_is_measured(images: Tensor) -> None:
+    """A model whose logits shift with the batch size: the margin is twice the change of the probability."""
+
+    def fickle(batch: Tensor) -> Tensor:
+        shift = 1.0 if len(batch) == 16 else 0.0
+        return torch.tensor([[shift, 0.0]]).expand(len(batch), 2)
+
+    engine = Engine(Classifier(fickle, 24, batch=16), [COVER])
+    change = torch.tensor([1.0, 0.0]).softmax(dim=0)[0].item() - 0.5
+    assert measured_margin(engine, list(images)) == pytest.approx(2 * change)
+
+
+def test_an_answer_that_depends_on_its_place_is_measured(images: Tensor) -> None:
+    def places(batch: Tensor) -> Tensor:
+        return torch.stack([torch.arange(len(batch)) / len(batch), torch.zeros(len(batch))], dim=1)
+
+    assert measured_margin(Engine(Classifier(places, 24, batch=16), [COVER]), list(images)) > 0.1
+
+
+class Cramped:
+    """A model that runs out of memory above a certain batch size, from the second call on."""
+
+    def __init__(self, room: int, patience: int) -> None:
+        self.room, self.calls, self.patience, self.sizes = room, 0, patience, []  # type: ignore[var-annotated]
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        self.calls += 1
+        if len(batch) > self.room and self.calls > self.patience:
+            raise torch.OutOfMemoryError("no memory")
+        self.sizes.append(len(batch))
+        return 30 * batch.mean(dim=(2, 3))
+
+
+@pytest.mark.parametrize("patience", [0, 2, 5])
+def test_out_of_memory_halves_the_batch_and_goes_on(patience: int, images: Tensor) -> None:
+    """At the start or in the middle of a run: the same outcomes, with smaller batches."""
+    whole = Engine(Classifier(Cramped(64, 0), 24, batch=16), [COVER])
+    expected = {f.number: f.value for f in examine(whole, images, [0] * 12, [Scheme(COVER, JuryRecovery())])}
+    model = Cramped(4, patience)
+    engine = Engine(Classifier(model, 24, batch=16), [COVER])
+    found = {f.number: f.value for f in examine(engine, images, [0] * 12, [Scheme(COVER, JuryRecovery())])}
+    assert found == expected
+    assert engine.classifier.batch == 4
+    assert set(model.sizes[patience:]) == {4}
+
+
+def test_no_memory_for_one_image_is_an_error(images: Tensor) -> None:
+    with pytest.raises(ClassifierError, match="expected memory for one image"):
+        Classifier(Cramped(0, 0), 24)
+    engine = Engine(Classifier(Cramped(0, 1), 24, batch=4), [COVER])
+    with pytest.raises(ClassifierError, match="expected memory for one image"):
+        list(examine(engine, images, None, [Scheme(COVER, JuryRecovery())]))
