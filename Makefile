@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: demo test check lint types setup clean
+.PHONY: demo test check lint types docs setup clean
 
 demo: setup        ## certify 20 real photos with a real ImageNet model
 	$(BIN)/certmask demo
@@ -18,6 +18,9 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+docs: setup        ## write the figures of the results files into README and docs
+	$(BIN)/python docs/generate.py
 
 setup: $(VENV)/.ready
 

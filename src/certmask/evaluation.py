@@ -88,7 +88,7 @@ def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]
 def _dissent(votes: Votes, label: int) -> int:
     cast = single_passes(len(votes.cover))
     cast = cast[votes.store.slots(votes.passes(cast)) >= 0]
-    return int((votes.of(cast).argmax(dim=1) != label).sum()) if len(cast) else 0
+    return int((votes.heads(cast).labels != label).sum())
 
 
 class Meter:

@@ -26,9 +26,9 @@ def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> 
         forward.put(slot, image)
     slots = chosen.integers(0, len(images), classifier.batch)
     pairs = chosen.integers(0, len(forward.masks), (classifier.batch, 2))
-    shipped = forward(slots, pairs)
+    shipped, _ = forward(slots, pairs)
     order = chosen.permutation(classifier.batch)
-    moved = forward(slots[order], pairs[order])
+    moved, _ = forward(slots[order], pairs[order])
     deviation = (moved - shipped[torch.from_numpy(order).to(shipped.device)]).abs().max()
     half = max(classifier.batch // 2, 1)
     for start in range(0, classifier.batch - half + 1, half):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ class VoteStore:
         self.masks = masks
         self.probabilities: Tensor = torch.empty(0, classes, device=device)
         self.count = 0
+        self._heads: list[Tensor] = []
+        self._summary: npt.NDArray[np.float32] = np.empty((0, 3), dtype=np.float32)
         self._single: IntArray = np.full(masks + 1, -1, dtype=np.int64)
         self._double: npt.NDArray[np.int32] | None = None
 
@@ -42,8 +45,11 @@ class VoteStore:
         keys, first = np.unique(absent[:, 0] * (self.masks + 1) + absent[:, 1], return_index=True)
         return absent[np.sort(first)] if len(keys) else absent
 
-    def add(self, pairs: IntArray, probabilities: Tensor) -> None:
-        """Write down new votes ``[n, classes]``; a pair that is already there is an error."""
+    def add(self, pairs: IntArray, probabilities: Tensor, heads: Tensor | None = None) -> None:
+        """Write down new votes ``[n, classes]``; a pair that is already there is an error.
+
+        ``heads`` are their ``head_of``, on the host; they may still be on their way when they are handed over.
+        """
         if (self.slots(pairs) >= 0).any():
             raise VoteError("expected pairs without a vote, got one that has voted")
         self._grow(len(pairs))
@@ -57,6 +63,14 @@ class VoteStore:
                 self._double = np.full((self.masks + 1, self.masks + 1), -1, dtype=np.int32)
             self._double[first[~alone], second[~alone]] = new[~alone]
         self.count += len(pairs)
+        self._heads.append(head_of(probabilities).cpu() if heads is None else heads)
+
+    def heads(self) -> npt.NDArray[np.float32]:
+        """Class, confidence and lead of every row, on the host: ``[rows, 3]``."""
+        if self._heads:
+            self._summary = np.concatenate([self._summary, *(head.numpy() for head in self._heads)])
+            self._heads.clear()
+        return self._summary
 
     def _grow(self, extra: int) -> None:
         capacity, classes = self.probabilities.shape
@@ -64,6 +78,26 @@ class VoteStore:
             larger = self.probabilities.new_empty(max(self.count + extra, 2 * capacity), classes)
             larger[: self.count] = self.probabilities[: self.count]
             self.probabilities = larger
+
+
+def head_of(probabilities: Tensor) -> Tensor:
+    """First class (the smallest on a tie), its probability, and its lead over the second: ``[n, 3]``."""
+    label = probabilities.argmax(dim=1, keepdim=True)
+    first = probabilities.gather(1, label)
+    second = probabilities.scatter(1, label, -1.0).amax(dim=1, keepdim=True)
+    return torch.cat([label.to(probabilities.dtype), first, first - second], dim=1)
+
+
+class Heads(NamedTuple):
+    """What most rules need to know of a vote, one entry per pass."""
+
+    labels: IntArray
+    confidence: npt.NDArray[np.float32]
+    lead: npt.NDArray[np.float32]
+
+    def wins(self, label: int, margin: float) -> npt.NDArray[np.bool_]:
+        """Whether ``label`` comes first and leads by more than ``margin``."""
+        return np.asarray((self.labels == label) & (self.lead > margin))
 
 
 class Votes:
@@ -107,6 +141,14 @@ class Votes:
     def outputs(self) -> Tensor:
         """All probabilities cast so far, ``[rows, classes]``."""
         return self.store.probabilities
+
+    def heads(self, pairs: IntArray) -> Heads:
+        """First class, its probability and its lead over the second, for the given pairs ``[n, 2]``."""
+        rows = self.store.slots(self.passes(pairs))
+        if (rows < 0).any():
+            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+        head = self.store.heads()[rows]
+        return Heads(head[:, 0].astype(np.int64), head[:, 1], head[:, 2])
 
     def of(self, pairs: IntArray) -> Tensor:
         """Probabilities of the given pairs, ``[n, classes]``."""

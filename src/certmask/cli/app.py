@@ -35,6 +35,7 @@ BatchOption = Annotated[
     int | None,
     typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
 ]
+BackendOption = Annotated[str, typer.Option("--backend", help="torch, openvino (faster on CPUs), or auto.")]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -106,6 +107,7 @@ def predict(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     batch: BatchOption = None,
+    backend: BackendOption = "auto",
     json: JsonOption = False,
     draw: DrawOption = None,
 ) -> None:
@@ -114,7 +116,7 @@ def predict(
     from certmask.cli.predict import run
 
     choices = Choices(model, weights, patch, mask, tiling, fold, [rule], pairs, aggregate, threshold, margin)
-    alerted = run(photos, choices.on(device, precision, batch), as_json=json, draw=draw)
+    alerted = run(photos, choices.on(device, precision, batch, backend), as_json=json, draw=draw)
     if alerted:
         raise typer.Exit(3)
 
@@ -136,6 +138,7 @@ def certify(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     batch: BatchOption = None,
+    backend: BackendOption = "auto",
     images: Annotated[int | None, typer.Option("--images", min=1, help="Only the first so many images.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
         "runs/certify.jsonl"
@@ -147,7 +150,7 @@ def certify(
 
     rules = rule or ["undefended", "jury-recovery"]
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    run(data, choices.on(device, precision, batch), images, out)
+    run(data, choices.on(device, precision, batch, backend), images, out)
 
 
 @app.command()
@@ -169,8 +172,9 @@ def demo(
     ),
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
+    backend: BackendOption = "auto",
 ) -> None:
     """Certify 20 real photos with a real ImageNet model under several defences: one to two minutes on 2 cores."""
     from certmask.cli.demo import run
 
-    run(out, device, precision)
+    run(out, device, precision, backend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -46,17 +47,20 @@ class Choices:
     device: str = "auto"
     precision: str = "auto"
     batch: int | None = None
+    backend: str = "torch"
 
-    def on(self, device: str, precision: str, batch: int | None) -> Choices:
-        return replace(self, device=device, precision=precision, batch=batch)
+    def on(self, device: str, precision: str, batch: int | None, backend: str) -> Choices:
+        return replace(self, device=device, precision=precision, batch=batch, backend=backend)
 
     def classifier(self) -> Classifier:
+        device = pick_device(self.device)
         return load_classifier(
             self.model,
             self.weights,
-            device=pick_device(self.device),
+            device=device,
             precision=self.precision,
             batch=self.batch,
+            backend=pick_backend(self.backend, device),
         )
 
     def cover(self, classifier: Classifier) -> Cover:
@@ -104,6 +108,13 @@ class Choices:
             known = ", ".join(a.replace(" ", "-") for a in AGGREGATES)
             raise CertmaskError(f"expected aggregate to be one of {known}, got {self.aggregate!r}")
         return AGGREGATES[name]()
+
+
+def pick_backend(backend: str, device: str) -> str:
+    """``auto`` takes OpenVINO on a CPU where it is installed."""
+    if backend != "auto":
+        return backend
+    return "openvino" if device == "cpu" and find_spec("openvino") else "torch"
 
 
 def pick_device(device: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from certmask.cli.choices import pick_device
+from certmask.cli.choices import pick_backend, pick_device
 from certmask.cli.console import figures_table, out, progress_bar
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
@@ -34,14 +34,16 @@ def demo_schemes() -> list[Scheme]:
     ]
 
 
-def run(path: Path, device: str, precision: str) -> None:
+def run(path: Path, device: str, precision: str, backend: str) -> None:
     """Certify the demo photos, print the table and what each row means."""
     start = time.monotonic()
-    classifier = load_classifier(DEFAULT_MODEL, device=pick_device(device), precision=precision)
+    device = pick_device(device)
+    backend = pick_backend(backend, device)
+    classifier = load_classifier(DEFAULT_MODEL, device=device, precision=precision, backend=backend)
     dataset = load_dataset("demo", [], crop_share(DEFAULT_MODEL))
     schemes = demo_schemes()
     out.print(
-        f"EfficientNet-Lite0 ({classifier.precision} on {classifier.device}), {len(dataset)} ImageNet photos, "
+        f"EfficientNet-Lite0 ({classifier.precision}, {backend} on {device}), {len(dataset)} ImageNet photos, "
         f"threat: any {PATCH.height}×{PATCH.width} patch anywhere on the 224×224 input"
     )
     with progress_bar(len(dataset)) as progress:

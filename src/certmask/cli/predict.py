@@ -88,7 +88,7 @@ def predict(
         passes = store.count
         holds = yield from numbered(rule.certifying(votes, decision.label), votes)
         yield votes.passes(single_passes(len(scheme.cover)))
-        confidence, labels = votes.of(single_passes(len(scheme.cover))).max(dim=1)
+        heads = votes.heads(single_passes(len(scheme.cover)))
         return Prediction(
             photos[number],
             classifier.class_names[decision.label],
@@ -96,7 +96,7 @@ def predict(
             decision.alert,
             rule.certificate(scheme.cover, decision.label, holds, engine.describe()),
             passes,
-            list(zip(labels.tolist(), confidence.tolist(), strict=True)),
+            list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True)),
         )
 
     findings = engine.run((to_tensor(image) for image in inputs), program)

@@ -67,7 +67,7 @@ class Engine:
         self.fill: Colour = classifier.mean if fill is None else fill
         self.forward = Forward(classifier, covers, self.fill)
         self._index = {id(cover): self.forward.masks.index(cover) for cover in covers}
-        self._aside: Any = torch.cuda.Stream(classifier.device) if classifier.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._aside = _urgent_stream(classifier.device)
 
     def votes(self, cover: Cover, store: VoteStore) -> Votes:
         """The store as a rule on ``cover`` sees it."""
@@ -120,7 +120,7 @@ class Engine:
             try:
                 case.pending = case.store.missing(next(case.asking))
             except StopIteration as stop:
-                self.classifier.checked(case.store.probabilities[: case.store.count])
+                self.classifier.checked(torch.from_numpy(case.store.heads()))
                 cases.remove(case)
                 self._free.append(case.slot)
                 seconds = case.seconds + time.perf_counter() - start
@@ -144,7 +144,7 @@ class Engine:
             torch.cuda.current_stream().wait_stream(self._aside)
         slots = np.concatenate([np.full(len(taken), case.slot) for case, taken in share])
         try:
-            outputs = self.forward(slots, np.concatenate([taken for _, taken in share]))
+            outputs, heads = self.forward(slots, np.concatenate([taken for _, taken in share]))
         except torch.OutOfMemoryError:
             for case, taken in share:
                 case.pending = np.concatenate([taken, case.pending])
@@ -152,8 +152,9 @@ class Engine:
             return []
         begin = 0
         for case, taken in share:
-            case.store.add(taken, outputs[begin : begin + len(taken)])
-            begin += len(taken)
+            part = slice(begin, begin + len(taken))
+            case.store.add(taken, outputs[part], heads[part])
+            begin = part.stop
         seconds = time.perf_counter() - start
         for case, taken in share:
             case.seconds += seconds * len(taken) / begin
@@ -169,5 +170,10 @@ class Engine:
         """Work beside the batch that was just started, after everything before the mark."""
         if self._aside is None or event is None:
             return nullcontext()
-        self._aside.wait_event(event)
+        event.synchronize()
         return torch.cuda.stream(self._aside)
+
+
+def _urgent_stream(device: torch.device) -> Any:
+    """On a GPU, a stream whose small tasks go before those of the batch that is being computed."""
+    return torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

@@ -14,6 +14,7 @@ from certmask.covers import Cover
 from certmask.engine.masking import MaskTable
 from certmask.errors import ClassifierError
 from certmask.geometry import IntArray
+from certmask.votes import head_of
 
 
 class Forward:
@@ -67,12 +68,20 @@ class Forward:
         torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def __call__(self, slots: IntArray, pairs: IntArray) -> Tensor:
-        """Probabilities ``[batch, classes]`` of the images in ``slots`` under ``pairs [n, 2]`` of masks."""
+    def __call__(self, slots: IntArray, pairs: IntArray) -> tuple[Tensor, Tensor]:
+        """Probabilities ``[batch, classes]`` and heads of the images in ``slots`` under ``pairs [n, 2]`` of masks.
+
+        The heads are on the host, or on their way there until the device has done what it was given so far.
+        """
         batch = self.classifier.batch
         where, which = self._send(_padded(slots, batch)), self._send(_padded(pairs, batch))
         with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
-            return self._step(self._images, where, which, self.masks.rows, self.masks.columns)
+            outputs, heads = self._step(self._images, where, which, self.masks.rows, self.masks.columns)
+        return outputs, heads if heads.device.type == "cpu" else self._fetch(heads)
+
+    def _fetch(self, heads: Tensor) -> Tensor:
+        """Start copying to the host."""
+        return torch.empty(heads.shape, dtype=heads.dtype, pin_memory=True).copy_(heads, non_blocking=True)
 
     def masked(self, slots: IntArray, pairs: IntArray) -> Tensor:
         """The masked images themselves, ``[n, 3, height, width]``."""
@@ -82,8 +91,11 @@ class Forward:
         self.bytes_sent += numbers.nbytes
         return torch.from_numpy(numbers).to(self.classifier.device, non_blocking=True)
 
-    def _plain_step(self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        return self.classifier.probabilities(self._hide(images, slots, pairs, rows, columns))
+    def _plain_step(
+        self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        outputs = self.classifier.probabilities(self._hide(images, slots, pairs, rows, columns))
+        return outputs, head_of(outputs)
 
     def _hide(self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Fill what either mask of a pair covers."""

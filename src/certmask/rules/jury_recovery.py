@@ -106,7 +106,7 @@ def all_pairs(count: int) -> IntArray:
     return np.stack(np.triu_indices(count, k=1), axis=1).astype(np.int64)
 
 
-def weakest_first(leads: npt.NDArray[np.float64]) -> IntArray:
+def weakest_first(leads: npt.NDArray[np.floating[Any]]) -> IntArray:
     """Every pair ``i < j``, those with the smallest leads first: where a certificate fails, it fails early."""
     pairs = all_pairs(len(leads))
     return np.asarray(pairs[np.argsort(leads[pairs].sum(axis=1), kind="stable")])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from certmask.certificate import Decision, Guarantee
 from certmask.errors import CertmaskError
-from certmask.rules.aggregates import lead
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.votes import Votes, single_passes
 
@@ -33,17 +31,17 @@ class MinorityReports(Rule):
     def deciding(self, votes: Votes) -> Asking[Decision]:
         passes = single_passes(len(votes.cover))
         yield passes
-        confidence, labels = (t.cpu().numpy() for t in votes.of(passes).max(dim=1))
-        label = majority(labels, np.array(votes.cover.copies))
-        return Decision(label, bool(((labels != label) & (confidence > self.threshold)).any()))
+        heads = votes.heads(passes)
+        label = majority(heads.labels, np.array(votes.cover.copies))
+        return Decision(label, bool(((heads.labels != label) & (heads.confidence > self.threshold)).any()))
 
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         passes = single_passes(len(votes.cover))
         yield passes
-        outputs = votes.of(passes)
-        speaks = (lead(outputs, label) > self.margin) & (outputs[:, label] > self.threshold + self.margin)
-        juries = torch.from_numpy(votes.cover.districts.juries).to(outputs.device)
-        return bool((speaks[juries.clamp(min=0)] & (juries >= 0)).any(dim=1).all())
+        heads = votes.heads(passes)
+        speaks = heads.wins(label, self.margin) & (heads.confidence > self.threshold + self.margin)
+        juries = votes.cover.districts.juries
+        return bool((speaks[juries] & (juries >= 0)).any(axis=1).all())
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "threshold": self.threshold}

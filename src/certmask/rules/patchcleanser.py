@@ -9,7 +9,6 @@ import numpy as np
 from certmask.certificate import Decision, Guarantee
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
-from certmask.rules.aggregates import lead
 from certmask.rules.jury_recovery import FIRST_BLOCK, blocks, weakest_first
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.rules.tournament import tournament
@@ -35,7 +34,7 @@ class PatchCleanser(Rule):
     def deciding(self, votes: Votes) -> Asking[Decision]:
         passes = single_passes(len(votes.cover))
         yield passes
-        labels = votes.of(passes).argmax(dim=1).cpu().numpy()
+        labels = votes.heads(passes).labels
         if self.challenger:
             return (yield from tournament(labels, lambda pairs: _two_mask_labels(votes, pairs)))
         winner = majority(labels)
@@ -48,12 +47,12 @@ class PatchCleanser(Rule):
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         passes = single_passes(len(votes.cover))
         yield passes
-        leads = lead(votes.of(passes), label).cpu().numpy()
-        if not (leads > self.margin).all():
+        heads = votes.heads(passes)
+        if not heads.wins(label, self.margin).all():
             return False
-        for pairs in blocks(weakest_first(leads), FIRST_BLOCK):
+        for pairs in blocks(weakest_first(heads.lead), FIRST_BLOCK):
             yield pairs
-            if not (lead(votes.of(pairs), label) > self.margin).all():
+            if not votes.heads(pairs).wins(label, self.margin).all():
                 return False
         return True
 
@@ -63,4 +62,4 @@ class PatchCleanser(Rule):
 
 def _two_mask_labels(votes: Votes, pairs: IntArray) -> Asking[IntArray]:
     yield pairs
-    return votes.of(pairs).argmax(dim=1).cpu().numpy()
+    return votes.heads(pairs).labels

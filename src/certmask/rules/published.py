@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from certmask.certificate import Decision, Guarantee
-from certmask.rules.aggregates import lead
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.votes import Votes, single_passes
 
@@ -24,7 +23,7 @@ class Published(Rule):
     def deciding(self, votes: Votes) -> Asking[Decision]:
         passes = single_passes(len(votes.cover))
         yield passes
-        labels = votes.of(passes).argmax(dim=1).cpu().numpy()
+        labels = votes.heads(passes).labels
         counts = np.bincount(labels, weights=votes.cover.copies).astype(int)
         exactly_k = np.flatnonzero(counts == votes.cover.k)
         if np.count_nonzero(counts) > 1 and len(exactly_k):
@@ -34,4 +33,4 @@ class Published(Rule):
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         passes = single_passes(len(votes.cover))
         yield passes
-        return bool((lead(votes.of(passes), label) > self.margin).all())
+        return bool(votes.heads(passes).wins(label, self.margin).all())

@@ -15,7 +15,7 @@ class Undefended(Rule):
 
     def deciding(self, votes: Votes) -> Asking[Decision]:
         yield bare_pass()
-        return Decision(int(votes.of(bare_pass()).argmax()))
+        return Decision(int(votes.heads(bare_pass()).labels[0]))
 
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         yield from ()

@@ -6,6 +6,7 @@ from certmask.zoo.models import (
     imagenet_names,
     imagenet_synsets,
     load_classifier,
+    load_model,
 )
 
-__all__ = ["DEFAULT_MODEL", "crop_share", "imagenet_names", "imagenet_synsets", "load_classifier"]
+__all__ = ["DEFAULT_MODEL", "crop_share", "imagenet_names", "imagenet_synsets", "load_classifier", "load_model"]

@@ -25,12 +25,13 @@ def load_classifier(
     precision: str = "auto",
     batch: int | None = None,
     compiled: bool | None = None,
+    backend: str = "torch",
 ) -> Classifier:
     """A ready classifier: the embedded ``efficientnet-lite0``, a timm name, or a timm name with local ``weights``.
 
     Without ``weights`` a timm model is pretrained through timm, which downloads it once.
     """
-    model: Any = _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights)
+    model: Any = load_model(name, weights)
     config = model.pretrained_cfg
     classes = int(model.num_classes)
     return Classifier(
@@ -44,8 +45,14 @@ def load_classifier(
         precision=precision,
         batch=batch,
         compiled=compiled,
+        backend=backend,
         name=name,
     )
+
+
+def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
+    """The bare network of a name: embedded, from local weights, or pretrained through timm."""
+    return _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights)
 
 
 def crop_share(name: str) -> float:

@@ -1,0 +1,150 @@
+"""Fills the marked blocks of README.md and docs/*.md from the results files in the repository: `make docs`.
+
+A block starts with `<!-- figures: KIND PATH -->` and ends with `<!-- end -->`; what stands between is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from certmask.cli.console import markdown_table
+from certmask.report import summarize
+from certmask.report.drawing import save_figure
+from certmask.results import read_results
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+Record = dict[str, Any]
+
+
+def grid(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def run_table(path: Path) -> str:
+    header, rows = read_results(path)
+    return markdown_table(summarize(header, rows))
+
+
+def models_table(path: Path) -> str:
+    content = json.loads(path.read_text())
+    rows = []
+    for row in content["models"]:
+        plain, fast = row["plain"], row["all_pairs"]
+        rows.append([
+            fast["model"],
+            f"{plain['passes_per_second']:,.0f}",
+            f"{fast['passes_per_second']:,.0f}",
+            f"{row['ratio']:.1f}×",
+            f"{100 * fast['share_of_matrix_peak']:.1f} %",
+            f"{fast['peak_memory_bytes'] / 2**30:.1f} GiB",
+            f"{fast['bytes_to_device'] / fast['passes']:,.0f} B",
+        ])  # fmt: skip
+    heads = ["model", "(a) passes/s", "(b) passes/s", "(b)/(a)", "of matrix peak", "peak memory", "sent per pass"]
+    return f"{_where(content)}\n\n{grid(heads, rows)}"
+
+
+def scaling_table(path: Path) -> str:
+    content = json.loads(path.read_text())
+    heads = ["masks", "images", "passes", "seconds", "passes/s", "images/s", "peak memory"]
+    rows = [
+        [str(r["masks"]), f"{r['images']:,}", f"{r['passes']:,}", f"{r['seconds']:.2f}",
+         f"{r['passes_per_second']:,.0f}", f"{r['images_per_second']:,.1f}",
+         f"{r['peak_memory_bytes'] / 2**30:.2f} GiB"]
+        for r in content["scaling"]
+    ]  # fmt: skip
+    return f"{_where(content)}\n\n{grid(heads, rows)}"
+
+
+def real_table(path: Path) -> str:
+    content = json.loads(path.read_text())
+    heads = ["engine", "images", "passes", "seconds", "images/s", "certified", "against (a)", "other set than (a)"]
+    rows = []
+    for run in content["runs"]:
+        plain = run["engine"] == "plain loop"
+        precision = run["precision"]
+        differs = "–" if plain else f"{len(content['differs_from_plain_loop'][precision])} images"
+        backend = f" {run['backend']}" if run.get("backend", "torch") != "torch" else ""
+        rows.append([
+            f"{'(a) plain loop' if plain else '(c) certmask'}{backend} {precision}",
+            f"{run['images']:,}",
+            f"{run['passes']:,}",
+            f"{run['seconds']:.1f}",
+            f"{run['images'] / run['seconds']:,.1f}",
+            str(run["certified"]),
+            "1×" if plain else f"{content['speedup'][precision]:.1f}×",
+            differs,
+        ])  # fmt: skip
+    return f"{content['model']}, {content['masks']} masks, {_where(content)}\n\n{grid(heads, rows)}"
+
+
+def bounds_table(path: Path) -> str:
+    rows = [
+        [r["kind"], str(r["masks"]), f"{r['mask']}×{r['mask']}", f"{r['bound']:.2f}×"]
+        for r in json.loads(path.read_text())["bounds"]
+    ]
+    return grid(["network", "masks", "mask", "most that could be gained"], rows)
+
+
+def _where(content: Record) -> str:
+    versions = content["versions"]
+    return f"{content['device']}, torch {versions['torch']}, timm {versions['timm']}"
+
+
+KINDS: dict[str, Callable[[Path], str]] = {
+    "run": run_table,
+    "models": models_table,
+    "scaling": scaling_table,
+    "real": real_table,
+    "bounds": bounds_table,
+}
+
+
+def filled(text: str) -> str:
+    """The page with every block made anew."""
+    return BLOCK.sub(lambda found: f"{found[1]}{KINDS[found[2]](ROOT / found[3])}\n{found[4]}", text)
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def draw_scaling() -> None:
+    """Seconds against passes, with the line of constant cost."""
+    from matplotlib.figure import Figure
+
+    content = json.loads((ROOT / "results/speed/scaling-deit-tiny-h200.json").read_text())
+    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for masks, marker in zip((16, 36, 144, 169), "os^D", strict=True):
+        rows = [r for r in content["scaling"] if r["masks"] == masks]
+        axes.loglog([r["passes"] for r in rows], [r["seconds"] for r in rows], marker, label=f"{masks} masks")
+    most = max(content["scaling"], key=lambda r: r["passes"])
+    ends = [min(r["passes"] for r in content["scaling"]), most["passes"]]
+    axes.loglog(ends, [p / most["passes_per_second"] for p in ends], "--", color="0.6", label="constant cost per pass")
+    axes.set(xlabel="forward passes (images × masks and pairs)", ylabel="seconds", title="DeiT-Tiny, one H200, bf16")
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.3)
+    save_figure(figure, ROOT / "docs/images/scaling.png")
+
+
+def main() -> int:
+    """Rewrite the pages; with --check only say which differ."""
+    stale = [page for page in pages() if filled(page.read_text()) != page.read_text()]
+    if "--check" in sys.argv:
+        sys.stderr.writelines(f"{page.name} does not agree with the results files; run make docs\n" for page in stale)
+        return int(bool(stale))
+    for page in stale:
+        page.write_text(filled(page.read_text()))
+    draw_scaling()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
