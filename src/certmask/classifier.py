@@ -114,10 +114,10 @@ class Classifier:
             ) from error
 
     def probabilities(self, images: Tensor) -> Tensor:
-        """Probabilities of exactly one full batch that is already on the device; not checked for NaN."""
+        """Probabilities of one batch that is already on the device; not checked for NaN."""
         logits = self.logits(images)
-        if logits.shape != (self.batch, self.classes):
-            raise ClassifierError(f"expected logits of shape {[self.batch, self.classes]}, got {list(logits.shape)}")
+        if logits.shape != (len(images), self.classes):
+            raise ClassifierError(f"expected logits of shape {[len(images), self.classes]}, got {list(logits.shape)}")
         return logits.float().softmax(dim=1)
 
     @torch.inference_mode()

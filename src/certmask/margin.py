@@ -11,7 +11,6 @@ from torch import Tensor
 from certmask.engine import Engine
 
 
-@torch.inference_mode()
 def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> float:
     """Twice the largest change of a probability when the same masked image travels in a batch of another shape.
 
@@ -33,6 +32,6 @@ def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> 
     half = max(classifier.batch // 2, 1)
     for start in range(0, classifier.batch - half + 1, half):
         part = slice(start, start + half)
-        other = classifier.logits(forward.masked(slots[part], pairs[part])).float().softmax(dim=1)
+        other, _ = forward.unpadded(slots[part], pairs[part])
         deviation = torch.maximum(deviation, (other - shipped[part]).abs().max())
     return 2 * float(deviation)

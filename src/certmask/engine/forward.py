@@ -74,18 +74,19 @@ class Forward:
         The heads are on the host, or on their way there until the device has done what it was given so far.
         """
         batch = self.classifier.batch
-        where, which = self._send(_padded(slots, batch)), self._send(_padded(pairs, batch))
-        with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
-            outputs, heads = self._step(self._images, where, which, self.masks.rows, self.masks.columns)
+        outputs, heads = self.unpadded(_padded(slots, batch), _padded(pairs, batch))
         return outputs, heads if heads.device.type == "cpu" else self._fetch(heads)
+
+    @torch.inference_mode()
+    def unpadded(self, slots: IntArray, pairs: IntArray) -> tuple[Tensor, Tensor]:
+        """The same for a batch of any size, on the device."""
+        where, which = self._send(slots), self._send(pairs)
+        with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
+            return self._step(self._images, where, which, self.masks.rows, self.masks.columns)
 
     def _fetch(self, heads: Tensor) -> Tensor:
         """Start copying to the host."""
         return torch.empty(heads.shape, dtype=heads.dtype, pin_memory=True).copy_(heads, non_blocking=True)
-
-    def masked(self, slots: IntArray, pairs: IntArray) -> Tensor:
-        """The masked images themselves, ``[n, 3, height, width]``."""
-        return self._hide(self._images, self._send(slots), self._send(pairs), self.masks.rows, self.masks.columns)
 
     def _send(self, numbers: IntArray) -> Tensor:
         self.bytes_sent += numbers.nbytes
