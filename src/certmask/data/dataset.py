@@ -52,7 +52,7 @@ class Dataset:
     def describe(self) -> dict[str, Any]:
         listing = json.dumps([[s.name, s.label] for s in self.samples])
         digest = hashlib.sha256(listing.encode()).hexdigest()
-        return {"name": self.name, "images": len(self), "digest": digest[:16], "crop": self.crop}
+        return {"name": self.name, "images": len(self), "digest": digest[:16], "resize": "bicubic", "crop": self.crop}
 
 
 def load_dataset(source: str, classes: Sequence[Sequence[str]], crop: float) -> Dataset:
