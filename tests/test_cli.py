@@ -35,6 +35,8 @@ class Done:
 
 def certmask(*arguments: str | Path, cwd: Path | None = None, code: int = 0) -> Done:
     """Run the command line's entry point; an error must be one line without a traceback."""
+    if arguments[0] in ("predict", "certify") and "--backend" not in arguments:
+        arguments = (*arguments, "--backend", "torch")
     out, err, found = StringIO(), StringIO(), 0
     with (
         patch.object(sys, "argv", ["certmask", *map(str, arguments)]),
@@ -127,6 +129,10 @@ def test_predict_answers_and_draws(photos: dict[str, Path], tmp_path: Path) -> N
     assert "espresso (967), no alert" in done.stdout
     assert "if this photo is clean and shows espresso" in done.stdout
     assert Image.open(tmp_path / "votes.png").size[0] > 800
+
+
+def test_predict_with_openvino_where_it_is_installed(photos: dict[str, Path]) -> None:
+    assert "espresso" in certmask("predict", photos["cup"], *SMALL, "--backend", "auto").stdout
 
 
 def test_predict_takes_any_photo_and_signals_alerts(photos: dict[str, Path], tmp_path: Path) -> None:
@@ -234,6 +240,13 @@ def test_a_bad_photo_loses_nothing_that_was_done(class_folders: Path, tmp_path: 
     assert done.items() <= after.items()
 
 
+def test_a_photo_that_was_exchanged_is_noticed(class_folders: Path, tmp_path: Path) -> None:
+    arguments = ("certify", class_folders, *SMALL, "--out", tmp_path / "run.jsonl")
+    certmask(*arguments)
+    shutil.copy(class_folders / "n07920052" / "photo.jpg", class_folders / "n02124075" / "photo.jpg")
+    assert "n02124075/photo.jpg" in certmask(*arguments, code=1).stderr
+
+
 def test_table_with_nonsense(tmp_path: Path) -> None:
     (tmp_path / "cut.jsonl").write_text('{"certmask_res')
     for name in ("none.jsonl", "cut.jsonl"):
@@ -243,12 +256,19 @@ def test_table_with_nonsense(tmp_path: Path) -> None:
 def test_killed_at_random_moments_a_run_ends_with_the_same_rows(tmp_path: Path) -> None:
     """SIGKILL again and again; the last run completes; rows equal those of an uninterrupted run."""
     arguments = ["certify", "demo", *SMALL, "--images", "6", "--rule", "jury-recovery", "--rule", "undefended"]
+    arguments += ["--backend", "torch"]
     certmask(*arguments, "--out", tmp_path / "whole.jsonl")
     command = [sys.executable, "-c", "from certmask.cli import main; main()", *arguments, "--out", "cut.jsonl"]
     chance = random.Random(0)
     kills = 0
     while kills < 4:
-        run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         rows = _rows(tmp_path / "cut.jsonl")
         while run.poll() is None and _rows(tmp_path / "cut.jsonl") == rows:
             time.sleep(0.01)

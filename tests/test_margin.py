@@ -73,6 +73,6 @@ def test_out_of_memory_halves_the_batch_and_goes_on(patience: int, images: Tenso
 def test_no_memory_for_one_image_is_an_error(images: Tensor) -> None:
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         Classifier(Cramped(0, 0), 24)
-    engine = Engine(Classifier(Cramped(0, 1), 24, batch=4), [COVER])
+    engine = Engine(Classifier(Cramped(0, 4), 24, batch=4), [COVER])
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         list(examine(engine, images, None, [Scheme(COVER, JuryRecovery())]))

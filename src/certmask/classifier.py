@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,10 @@ from certmask.openvino import openvino_model
 
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 BATCH = {"cpu": 32, "cuda": 512}
+COMPANY = 1e-3
+"""More change than this by the company in a batch is not rounding."""
 Colour = tuple[float, float, float]
+T = TypeVar("T")
 
 
 class Classifier:
@@ -52,10 +56,10 @@ class Classifier:
             self.precision = best_precision(self.device) if isinstance(model, nn.Module) else "fp32"
         if self.precision not in PRECISIONS:
             raise ClassifierError(f"expected precision to be auto, {', '.join(PRECISIONS)}, got {precision!r}")
-        if batch is not None and batch < 1:
+        if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise ClassifierError(f"expected a batch of at least 1, got {batch}")
-        if min(std) <= 0:
-            raise ClassifierError(f"expected positive std, got {std}")
+        if not all(isinstance(c, Sequence) and len(c) == 3 for c in (mean, std)) or min(std) <= 0:
+            raise ClassifierError(f"expected mean and std of three numbers, std positive, got {mean} and {std}")
         self.size = checked_size(size, "image size")
         self.mean, self.std = mean, std
         self.name = name or type(model).__name__
@@ -65,8 +69,9 @@ class Classifier:
         self.compiled = self.device.type == "cuda" and isinstance(model, nn.Module) if compiled is None else compiled
         self._shift = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self._scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
-        self.batch, found = self._try_out(batch or BATCH.get(self.device.type, 32))
-        self.classes = classes or found
+        self.batch = batch or BATCH.get(self.device.type, 32)
+        self.classes = classes or self._fitted(self._count_classes)
+        self._fitted(self._check_company)
         self.class_names = tuple(class_names) if class_names else tuple(str(c) for c in range(self.classes))
         if len(self.class_names) != self.classes:
             raise ClassifierError(f"expected {self.classes} class names, got {len(self.class_names)}")
@@ -83,19 +88,46 @@ class Classifier:
         model = copy.deepcopy(model).eval().requires_grad_(False).to(self.device, PRECISIONS[self.precision])
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
-    def _try_out(self, batch: int) -> tuple[int, int]:
-        """One batch of zeros: the largest batch up to ``batch`` that fits into memory, and the number of classes."""
-        try:
-            with torch.inference_mode():
-                logits = self.logits(torch.zeros(batch, 3, *self.size, device=self.device))
-        except torch.OutOfMemoryError:
-            if batch == 1:
-                raise ClassifierError(f"expected memory for one image on {self.device}, got too little") from None
-            torch.cuda.empty_cache()
-            return self._try_out(batch // 2)
-        if logits.ndim != 2 or logits.shape[0] != batch or logits.shape[1] < 2:
-            raise ClassifierError(f"expected logits of shape [{batch}, classes], got {list(logits.shape)}")
-        return batch, int(logits.shape[1])
+    def _fitted(self, work: Callable[[], T]) -> T:
+        """Do some work on one batch; while it does not fit into memory, halve the batch."""
+        while True:
+            try:
+                return work()
+            except torch.OutOfMemoryError:
+                self.halve()
+
+    def halve(self) -> None:
+        """Go on with batches of half the size; an error if they hold one image already."""
+        if self.batch == 1:
+            raise ClassifierError(f"expected memory for one image on {self.device}, got too little") from None
+        self.batch //= 2
+        torch.cuda.empty_cache()
+
+    @torch.inference_mode()
+    def _count_classes(self) -> int:
+        logits = self.logits(torch.zeros(self.batch, 3, *self.size, device=self.device))
+        if logits.ndim != 2 or logits.shape[0] != self.batch or logits.shape[1] < 2:
+            raise ClassifierError(f"expected logits of shape [{self.batch}, classes], got {list(logits.shape)}")
+        return int(logits.shape[1])
+
+    @torch.inference_mode()
+    def _check_company(self) -> None:
+        """Refuse a model whose answer for one image depends on its neighbours in the batch, or on chance.
+
+        An attacker would control those neighbours, and every certificate would be void.
+        """
+        chance = torch.Generator().manual_seed(0)
+        image, others = torch.rand(2, 1, 3, *self.size, generator=chance).to(self.device)
+        answers = []
+        for company in (torch.zeros_like(image), torch.ones_like(image), others):
+            batch = torch.cat([0.5 * image, company.expand(self.batch - 1, -1, -1, -1)])
+            answers.append(self.logits(batch)[0].float().softmax(dim=0))
+        change = max(float((answer - answers[0]).abs().max()) for answer in answers[1:])
+        if change > COMPANY:
+            raise ClassifierError(
+                "expected a model whose answer for an image does not depend on the rest of its batch or on chance, "
+                f"got a probability that changed by {change:.2g}"
+            )
 
     def logits(self, images: Tensor) -> Tensor:
         """The model's raw output on images that are already on the device."""
@@ -161,8 +193,11 @@ def best_precision(device: torch.device | str) -> str:
 
 
 def device_name(device: torch.device) -> str:
-    """``cpu``, or the GPU's own name."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    """The GPU's own name; of a CPU its kind, its vector instructions and the number of threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return f"{device.type} {kind}, {torch.get_num_threads()} threads"
 
 
 @contextmanager
@@ -194,9 +229,9 @@ def checked_images(images: Tensor, size: Size) -> Tensor:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """sha256 over all parameters and buffers, by name."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    """sha256 over the printed architecture and all parameters and buffers, by name."""
+    digest = hashlib.sha256(str(model).encode())
+    for name, tensor in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda item: item[0]):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

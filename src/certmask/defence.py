@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import torch
@@ -87,6 +88,7 @@ class Defence:
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, cover.image, **classifier)
         self.scheme = Scheme(cover, rule or JuryRecovery())
         self.engine = Engine(self.classifier, [cover], fill=fill, progress=progress)
+        self._one_at_a_time = Lock()
 
     def __call__(self, images: Tensor) -> Answer:
         """Answer a batch ``[n, 3, height, width]`` in [0, 1], clean or attacked."""
@@ -109,8 +111,9 @@ class Defence:
 
     def _examine(self, images: Tensor, labels: list[int] | None) -> list[Outcome]:
         images = checked_images(images, self.classifier.size)
-        findings = examine(self.engine, images, labels, [self.scheme])
-        return [finding.value[0] for finding in sorted(findings, key=lambda f: f.number)]
+        with self._one_at_a_time:
+            findings = sorted(examine(self.engine, images, labels, [self.scheme]), key=lambda f: f.number)
+        return [finding.value[0] for finding in findings]
 
 
 def _answer(outcomes: Sequence[Outcome]) -> Answer:

@@ -16,7 +16,7 @@ from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules import Rule
 from certmask.rules.rule import Asking, numbered
-from certmask.votes import Votes, VoteStore, single_passes
+from certmask.votes import BARE, Votes, VoteStore
 
 T = TypeVar("T")
 
@@ -81,14 +81,19 @@ def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]
     if label is not None and rule.guarantee is not Guarantee.NONE:
         certified = yield from proved.reading(numbered(rule.certifying(votes, label), votes))
     return Outcome(
-        decision.label, decision.alert, certified, _dissent(votes, decision.label), asked.count(), proved.count()
+        decision.label,
+        decision.alert,
+        certified,
+        _dissent(votes.store, asked.passes(), decision.label),
+        asked.count(),
+        proved.count(),
     )
 
 
-def _dissent(votes: Votes, label: int) -> int:
-    cast = single_passes(len(votes.cover))
-    cast = cast[votes.store.slots(votes.passes(cast)) >= 0]
-    return int((votes.heads(cast).labels != label).sum())
+def _dissent(store: VoteStore, passes: IntArray, label: int) -> int:
+    """How many of the single-mask votes among ``passes`` name another class."""
+    singles = passes[(passes[:, 0] == passes[:, 1]) & (passes[:, 0] != BARE)]
+    return int((store.heads()[store.slots(singles), 0] != label).sum())
 
 
 class Meter:
@@ -107,5 +112,10 @@ class Meter:
             self._asked.append(np.sort(passes, axis=1))
             yield passes
 
+    def passes(self) -> IntArray:
+        """The different passes asked for so far, ``[n, 2]``."""
+        asked = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._asked])
+        return np.asarray(np.unique(asked, axis=0))
+
     def count(self) -> int:
-        return len(np.unique(np.concatenate(self._asked), axis=0)) if self._asked else 0
+        return len(self.passes())

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 def provenance() -> dict[str, str]:
     """Versions of everything that the numbers depend on."""
     versions = {"python": platform.python_version()}
-    for package in ("certmask", "torch", "timm", "numpy", "pillow"):
+    for package in ("certmask", "torch", "timm", "numpy", "pillow", "openvino"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -46,16 +46,25 @@ class ResultsFile:
         self.rows = self._continue(header)
 
     def _continue(self, header: Row) -> list[Row]:
-        """Drop a half-written last line, check the header, and return the rows that are there."""
+        """Check the header, drop a half-written last line, and return the rows that are there.
+
+        Nothing is cut off a file that is not ours.
+        """
         lines, whole = _whole_lines(self.path)
-        self._file.truncate(whole)
         if not lines:
+            if not _line(header).startswith(self.path.read_bytes()):
+                raise ResultsError(f"expected a new or a certmask results file, got another file at {self.path}")
+            self._file.truncate(0)
             self._append(header)
             return []
         found = _parsed(lines, self.path)
         difference = _first_difference(found[0], header)
         if difference:
-            raise ResultsError(f"expected to continue {self.path} with the same inputs, got another {difference}")
+            raise ResultsError(
+                f"expected to continue {self.path} with the same inputs, got another {difference}; "
+                "delete the file or name another one with --out"
+            )
+        self._file.truncate(whole)
         return found[1:]
 
     def write(self, row: Row) -> None:
@@ -65,7 +74,7 @@ class ResultsFile:
 
     def _append(self, row: Row) -> None:
         try:
-            self._file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+            self._file.write(_line(row))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -84,12 +93,16 @@ class ResultsFile:
 def read_results(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a results file; a half-written last line is left out."""
     if not path.is_file():
-        raise ResultsError(f"expected a results file, got nothing at {path}")
+        raise ResultsError(f"expected a results file, got {'a folder' if path.is_dir() else 'nothing'} at {path}")
     lines, _ = _whole_lines(path)
     if not lines:
         raise ResultsError(f"expected a results file with a header, got an empty or truncated one at {path}")
     header, *rows = _parsed(lines, path)
     return header, rows
+
+
+def _line(row: Row) -> bytes:
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 
 def _whole_lines(path: Path) -> tuple[list[bytes], int]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from certmask.classifier import Classifier, Colour
 from certmask.data import Dataset, Sample
 from certmask.engine import Engine, Finding
+from certmask.errors import ResultsError
 from certmask.evaluation import Outcome, Scheme, examine
+from certmask.geometry import Size
 from certmask.results import ResultsFile, Row, provenance
 
 Progress = Callable[[str, int], None]
@@ -33,12 +38,35 @@ def certify_run(
     with ResultsFile(path, header) as results:
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
+        check_inputs(dataset, results.rows, classifier.size)
         todo = dataset.without(done)
         labels = [sample.label for sample in todo.samples]
-        for finding in examine(engine, todo.tensors(classifier.size), labels, schemes):
-            results.write({**run_row(todo.samples[finding.number], finding, schemes), "batch": classifier.batch})
+        digests: list[str] = []
+        for finding in examine(engine, _noted(todo.tensors(classifier.size), digests), labels, schemes):
+            row = run_row(todo.samples[finding.number], finding, schemes)
+            results.write({**row, "input_sha256": digests[finding.number], "batch": classifier.batch})
             report("images", 1)
         return header, results.rows
+
+
+def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:
+    """The same images; a hash of each one's pixels is appended to ``digests``."""
+    for image in images:
+        digests.append(pixel_digest(image))
+        yield image
+
+
+def pixel_digest(image: Tensor) -> str:
+    return hashlib.sha256(image.numpy().tobytes()).hexdigest()[:16]
+
+
+def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:
+    """Refuse to continue a run whose finished photos look different now."""
+    finished = {row["image"]: row["input_sha256"] for row in rows}
+    again = dataset.without(frozenset(s.name for s in dataset.samples) - finished.keys())
+    for sample, image in zip(again.samples, again.tensors(size), strict=True):
+        if pixel_digest(image) != finished[sample.name]:
+            raise ResultsError(f"expected the same photos as when the run began, got another {sample.name}")
 
 
 def run_header(engine: Engine, dataset: Dataset, schemes: Sequence[Scheme]) -> Row:

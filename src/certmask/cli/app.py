@@ -27,7 +27,9 @@ MaskOption = Annotated[
 ]
 TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
 FoldOption = Annotated[str, typer.Option("--fold", help="How often each place is covered, per axis: 2x2 or 3x2 or 1.")]
-ModelOption = Annotated[str, typer.Option("--model", help="efficientnet-lite0 (embedded) or any timm model name.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="efficientnet-lite0 (embedded), a .safetensors with a card, or a timm name.")
+]
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
 PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, bf16, fp16, or auto.")]
@@ -123,7 +125,7 @@ def predict(
 
 @app.command()
 def certify(
-    data: Annotated[str, typer.Argument(help="Folder of class folders, CSV of file and label, or 'demo'.")],
+    data: Annotated[str, typer.Argument(help="Folder of class folders, tar, CSV, CIFAR-10 or 'demo'.")],
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = "32",
@@ -140,6 +142,7 @@ def certify(
     batch: BatchOption = None,
     backend: BackendOption = "auto",
     images: Annotated[int | None, typer.Option("--images", min=1, help="Only the first so many images.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
         "runs/certify.jsonl"
     ),
@@ -150,7 +153,59 @@ def certify(
 
     rules = rule or ["undefended", "jury-recovery"]
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    run(data, choices.on(device, precision, batch, backend), images, out)
+    run(data, choices.on(device, precision, batch, backend), images, out, skip_bad=skip_bad)
+
+
+@app.command()
+def train(
+    data: Annotated[
+        str, typer.Argument(help="Training photos: folder of class folders, tar, or CIFAR-10 (FOLDER:train).")
+    ],
+    validation: Annotated[str, typer.Option("--validation", help="Held-out photos, in any form that `certify` takes.")],
+    model: Annotated[str, typer.Option("--model", help="A timm name, or a .safetensors with a card to start from.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for checkpoints, card and curves; continued if there.")],
+    weights: WeightsOption = None,
+    pretrained: Annotated[bool, typer.Option("--pretrained", help="Start from timm's pretrained weights.")] = False,
+    image: Annotated[str | None, typer.Option("--image", help="Input size; default: the model's own.")] = None,
+    cutout: Annotated[str, typer.Option("--cutout", help="none, random (the paper's) or greedy.")] = "random",
+    epochs: Annotated[int, typer.Option("--epochs", min=1)] = 10,
+    batch: Annotated[int, typer.Option("--batch", min=1)] = 64,
+    rate: Annotated[float | None, typer.Option("--rate", help="Default: 0.001 for ViT and MLP, else 0.01.")] = None,
+    decay_every: Annotated[int, typer.Option("--decay-every", min=1, help="Divide the rate by 10 so often.")] = 5,
+    weight_decay: Annotated[float, typer.Option("--weight-decay", min=0.0)] = 0.0,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    patch: Annotated[
+        str | None, typer.Option("--patch", help="Patch of the final figures; default: 1/7 of the side.")
+    ] = None,
+    images: Annotated[int, typer.Option("--images", min=1, help="Held-out photos for the certified figures.")] = 500,
+    device: DeviceOption = "auto",
+) -> None:
+    """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
+    from certmask.cli.train import run
+    from certmask.training import Recipe, paper_rate
+
+    recipe = Recipe(
+        epochs=epochs,
+        batch=batch,
+        rate=rate or paper_rate(model),
+        decay_every=decay_every,
+        weight_decay=weight_decay,
+        cutout=cutout,
+        seed=seed,
+    )
+    start = None if weights is None else str(weights)
+    run(data, validation, model, recipe, out, weights=start, pretrained=pretrained, image=image, patch=patch,
+        images=images, device=device)  # fmt: skip
+
+
+@app.command()
+def models(
+    folder: Annotated[Path, typer.Argument(help="Folder with checkpoints and cards.")] = Path("models"),
+) -> None:
+    """List the models at hand with input size, normalization and figures."""
+    from certmask.cli.models import run
+
+    run(folder)
 
 
 @app.command()

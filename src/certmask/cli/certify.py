@@ -7,7 +7,7 @@ from pathlib import Path
 
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
-from certmask.cli.console import figures_table, out, progress_bar
+from certmask.cli.console import err, figures_table, out, progress_bar
 from certmask.covers import Cover
 from certmask.data import Dataset, load_dataset
 from certmask.engine import Engine
@@ -18,13 +18,16 @@ from certmask.run import certify_run
 from certmask.zoo import crop_share, imagenet_synsets
 
 
-def run(source: str, choices: Choices, images: int | None, path: Path) -> None:
+def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
     """Certify a data set with the chosen rules on one cover, then print the table."""
     fixed = choices.fixed_margin()
     classifier = choices.classifier()
     cover = choices.cover(classifier)
     dataset = load_dataset(source, class_aliases(classifier), crop_share(choices.model)).first(images)
-    margin = run_margin(classifier, cover, dataset, path) if fixed is None else fixed
+    if skip_bad:
+        dataset, bad = dataset.readable()
+        err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
+    margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, cover, dataset, path)
     schemes = choices.schemes(cover, margin)
     out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {cover}; {len(dataset)} images")
     with progress_bar(len(dataset)) as progress:
@@ -32,15 +35,16 @@ def run(source: str, choices: Choices, images: int | None, path: Path) -> None:
     out.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
     for scheme in schemes:
         out.print(f"  {scheme.name}: {scheme.rule.guarantee.sentence}")
-    out.print(f"margin {margin:.3g}{' (measured)' if fixed is None else ''}; saved in {path}")
+    out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
 
 
-def run_margin(classifier: Classifier, cover: Cover, dataset: Dataset, path: Path) -> float:
-    """The margin that a run to be continued has recorded, else one measured on the first images."""
-    if path.is_file() and path.stat().st_size:
+def run_margin(classifier: Classifier, cover: Cover, dataset: Dataset, path: Path) -> tuple[float, str]:
+    """The margin that a run to be continued has recorded, else one measured on the first images; and which it is."""
+    if path.is_file() and b"\n" in path.read_bytes():
         header, _ = read_results(path)
-        return max((scheme["rule"]["margin"] for scheme in header["schemes"].values()), default=0.0)
-    return measured_margin(Engine(classifier, [cover]), list(islice(dataset.tensors(classifier.size), 2)))
+        margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())
+        return max(margins, default=0.0), "as in the file"
+    return measured_margin(Engine(classifier, [cover]), list(islice(dataset.tensors(classifier.size), 2))), "measured"
 
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
 from PIL import Image
+from rich.markup import escape
 
 from certmask.certificate import Certificate
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
-from certmask.cli.console import out
+from certmask.cli.console import err, out
 from certmask.data import prepare, read_photo, to_tensor
 from certmask.engine import Engine
 from certmask.evaluation import Scheme
@@ -65,11 +67,13 @@ def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path |
     scheme = choices.schemes(cover, fixed)[0]
     predictions = predict(classifier, scheme, photos, inputs)
     if as_json:
-        out.print(json.dumps([p.describe() for p in predictions], ensure_ascii=False, indent=2), markup=False)
+        typer.echo(json.dumps([p.describe() for p in predictions], ensure_ascii=False, indent=2))
     else:
         for p in predictions:
             alert = "ALERT, this may be an attack" if p.alert else "no alert"
-            out.print(f"{p.photo}: [bold]{p.name}[/bold] ({p.label}), {alert}, {p.passes} passes\n  {p.sentence}")
+            out.print(
+                f"{escape(str(p.photo))}: [bold]{p.name}[/bold] ({p.label}), {alert}, {p.passes} passes\n  {p.sentence}"
+            )
     if draw:
         _draw(predictions, inputs, scheme, classifier, draw)
     return any(p.alert for p in predictions)
@@ -116,4 +120,4 @@ def _draw(
         target = path if len(predictions) == 1 else path.with_stem(f"{path.stem}-{number + 1}")
         title = f"{prediction.name}{' — ALERT' if prediction.alert else ''}\n{prediction.certificate.sentence}"
         draw_votes(image, scheme.cover, prediction.votes, classifier.class_names, title, target)
-        out.print(f"drawn in {target}")
+        err.print(f"drawn in {target}", markup=False, soft_wrap=True)

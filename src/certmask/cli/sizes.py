@@ -6,8 +6,9 @@ import re
 
 from certmask.covers import TILINGS, Cover
 from certmask.errors import CertmaskError
-from certmask.geometry import Patch, Size
+from certmask.geometry import Patch, Size, minimum_masks
 
+MOST_MASKS = 200_000
 MASKS_PER_AXIS = 6
 """The default mask is the one with which this many masks per axis cover every place once."""
 
@@ -15,8 +16,8 @@ MASKS_PER_AXIS = 6
 def parse_size(text: str, what: str) -> Size:
     """``224`` or ``224x320`` (height × width)."""
     found = re.fullmatch(r"(\d+)(?:[x×,](\d+))?", text.strip())
-    if not found or int(found[1]) < 1 or int(found[2] or 1) < 1:
-        raise CertmaskError(f"expected {what} like 32 or 32x48, got {text!r}")
+    if not found or not all(1 <= int(number or 1) <= 100_000 for number in found.groups()):
+        raise CertmaskError(f"expected {what} like {'1 or 3x2' if what == 'fold' else '32 or 32x48'}, got {text!r}")
     return int(found[1]), int(found[2] or found[1])
 
 
@@ -32,6 +33,11 @@ def make_cover(image: Size, patch: Patch, mask: str | None, tiling: str, fold: s
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
     size = default_mask(image, patch) if mask is None else parse_size(mask, "mask")
     folds = parse_size(fold, "fold")
+    count = minimum_masks(image, patch, size, folds[0] * folds[1])
+    if count > MOST_MASKS:
+        raise CertmaskError(
+            f"expected a cover of at most {MOST_MASKS:,} masks, got {count:,} or more: take a larger mask"
+        )
     if tiling == "patchcleanser":
         if folds != (1, 1):
             raise CertmaskError(f"expected fold 1x1 for the patchcleanser tiling, got {fold}")

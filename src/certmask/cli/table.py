@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from certmask.cli.console import figures_table, markdown_table, out
 from certmask.report import summarize
 from certmask.results import read_results
@@ -23,8 +25,8 @@ def run(paths: Sequence[Path], *, as_json: bool, markdown: bool) -> None:
         )
         collected.append({"run": str(path), "lines": [line.describe() for line in lines]})
         if markdown:
-            out.print(f"{title}\n\n{markdown_table(lines)}\n", markup=False, soft_wrap=True)
+            typer.echo(f"{title}\n\n{markdown_table(lines)}\n")
         elif not as_json:
             out.print(figures_table(lines, title))
     if as_json:
-        out.print(json.dumps(collected, ensure_ascii=False, indent=2), markup=False, soft_wrap=True)
+        typer.echo(json.dumps(collected, ensure_ascii=False, indent=2))

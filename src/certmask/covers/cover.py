@@ -34,8 +34,14 @@ class Cover:
     districts: Districts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.copies) != len(self.masks):
-            raise CoverError(f"expected copies of {len(self.masks)} masks, got {len(self.copies)}")
+        checked_size(self.image, "image")
+        checked_size(self.fold, "fold")
+        if not self.masks:
+            raise CoverError("expected at least one mask, got none")
+        if len(self.copies) != len(self.masks) or min(self.copies) < 1:
+            raise CoverError(f"expected copies of {len(self.masks)} masks, each at least 1, got {self.copies}")
+        if any(not 0 <= number < len(self.masks) for grid in self.grids for number in grid):
+            raise CoverError(f"expected grids of mask numbers below {len(self.masks)}, got others")
         object.__setattr__(self, "districts", find_districts(self.image, self.patch, self.masks))
         if self.min_fold < self.k:
             worst = int(np.argmin(self._folds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -15,10 +16,11 @@ from certmask.geometry import Size
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 
 
-def read_photo(path: Path) -> Image.Image:
+def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
     """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
+    name = name or str(source)
     try:
-        with Image.open(path) as file:
+        with Image.open(source) as file:
             photo = ImageOps.exif_transpose(file)
             if photo.mode.startswith("I"):
                 photo = _eight_bits(photo)
@@ -27,15 +29,17 @@ def read_photo(path: Path) -> Image.Image:
                 photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
             return photo.convert("RGB")
     except FileNotFoundError:
-        raise DataError(f"expected an image file, got nothing at {path}") from None
+        raise DataError(f"expected an image file, got nothing at {name}") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"expected a readable image in {path}, got {_reason(error)}") from None
+        raise DataError(f"expected a readable image in {name}, got {_reason(error)}") from None
 
 
 def prepare(photo: Image.Image, size: Size, crop: float) -> Image.Image:
     """Resize so that the centre crop of ``size`` keeps ``crop`` of the shorter side, then crop."""
     height, width = size
     scale = max(height / photo.height, width / photo.width) / crop
+    if max(photo.size) > 200 * min(photo.size):
+        raise DataError(f"expected a photo less than 200 times as long as wide, got {photo.width}×{photo.height}")
     resized = (max(width, round(photo.width * scale)), max(height, round(photo.height * scale)))
     photo = photo.resize(resized, Image.Resampling.BICUBIC) if resized != photo.size else photo
     left, top = (photo.width - width) // 2, (photo.height - height) // 2

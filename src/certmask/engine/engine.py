@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 from certmask.classifier import Classifier, Colour
 from certmask.covers import Cover
 from certmask.engine.forward import Forward
+from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking
 from certmask.votes import Votes, VoteStore
@@ -66,12 +68,15 @@ class Engine:
         self.classifier, self.memory, self.progress = classifier, memory, progress
         self.fill: Colour = classifier.mean if fill is None else fill
         self.forward = Forward(classifier, covers, self.fill)
-        self._index = {id(cover): self.forward.masks.index(cover) for cover in covers}
+        self._index = {cover: self.forward.masks.index(cover) for cover in covers}
+        self._busy = Lock()
         self._aside = _urgent_stream(classifier.device)
 
     def votes(self, cover: Cover, store: VoteStore) -> Votes:
         """The store as a rule on ``cover`` sees it."""
-        return Votes(cover, store, self._index[id(cover)])
+        if cover not in self._index:
+            raise CoverError(f"expected one of the covers that the engine was made for, got {cover}")
+        return Votes(cover, store, self._index[cover])
 
     def describe(self) -> dict[str, Any]:
         """The function that is certified: the classifier and the colour of its masks."""
@@ -79,6 +84,14 @@ class Engine:
 
     def run(self, images: Iterable[Tensor], program: Program[T]) -> Iterator[Finding[T]]:
         """Findings in the order in which they are ready; ``program`` is called with each image's number and store."""
+        if not self._busy.acquire(blocking=False):
+            raise CertmaskError("expected one run at a time on an engine, got a second one before the first had ended")
+        try:
+            yield from self._run(images, program)
+        finally:
+            self._busy.release()
+
+    def _run(self, images: Iterable[Tensor], program: Program[T]) -> Iterator[Finding[T]]:
         self.forward.warm_up()
         waiting = enumerate(images)
         self._free = list(range(self.forward.slots))
@@ -148,7 +161,7 @@ class Engine:
         except torch.OutOfMemoryError:
             for case, taken in share:
                 case.pending = np.concatenate([taken, case.pending])
-            self.forward.halve()
+            self.classifier.halve()
             return []
         begin = 0
         for case, taken in share:

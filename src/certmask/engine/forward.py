@@ -49,7 +49,7 @@ class Forward:
         try:
             self(nothing, np.stack([nothing - 1, nothing - 1], axis=1))
         except torch.OutOfMemoryError:
-            self.halve()
+            self.classifier.halve()
             self.warm_up()
         except Exception as error:
             if not self.classifier.compiled:
@@ -59,13 +59,6 @@ class Forward:
             self.classifier.compiled = False
             self._step = self._plain_step
         self._warm = True
-
-    def halve(self) -> None:
-        """Go on with batches of half the size; an error if they hold one image already."""
-        if self.classifier.batch == 1:
-            raise ClassifierError(f"expected memory for one image on {self.classifier.device}, got too little")
-        self.classifier.batch //= 2
-        torch.cuda.empty_cache()
 
     @torch.inference_mode()
     def __call__(self, slots: IntArray, pairs: IntArray) -> tuple[Tensor, Tensor]:

@@ -34,6 +34,8 @@ def summarize(header: Row, rows: Sequence[Row]) -> list[Line]:
     """One line per scheme of the run."""
     if not rows:
         raise ResultsError("expected at least one image in the results, got none")
+    if "schemes" not in header or not all({"label", "schemes"} <= row.keys() for row in rows):
+        raise ResultsError("expected rows of a certification run, got others")
     return [_line(name, scheme, rows) for name, scheme in header["schemes"].items()]
 
 

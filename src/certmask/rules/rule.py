@@ -30,8 +30,8 @@ class Rule(ABC):
     guarantee: ClassVar[Guarantee]
 
     def __init__(self, margin: float = 0.0) -> None:
-        if not margin >= 0:
-            raise CertmaskError(f"expected a margin of at least 0, got {margin}")
+        if not isinstance(margin, (int, float)) or not 0 <= margin < float("inf"):
+            raise CertmaskError(f"expected a margin of at least 0, got {margin!r}")
         self.margin = float(margin)
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """Models by name or from local files."""
 
+from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
 from certmask.zoo.models import (
     DEFAULT_MODEL,
     crop_share,
@@ -7,6 +8,19 @@ from certmask.zoo.models import (
     imagenet_synsets,
     load_classifier,
     load_model,
+    load_with_card,
 )
 
-__all__ = ["DEFAULT_MODEL", "crop_share", "imagenet_names", "imagenet_synsets", "load_classifier", "load_model"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "Card",
+    "build_model",
+    "crop_share",
+    "imagenet_names",
+    "imagenet_synsets",
+    "load_checkpoint",
+    "load_classifier",
+    "load_model",
+    "load_with_card",
+    "save_model",
+]

@@ -10,6 +10,7 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.errors import ClassifierError
+from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, load_weights, read_state_dict
 from certmask.zoo.timm_import import import_timm
 
@@ -27,20 +28,18 @@ def load_classifier(
     compiled: bool | None = None,
     backend: str = "torch",
 ) -> Classifier:
-    """A ready classifier: the embedded ``efficientnet-lite0``, a timm name, or a timm name with local ``weights``.
+    """A ready classifier: ``efficientnet-lite0`` (embedded), a checkpoint with a card, or a timm name.
 
-    Without ``weights`` a timm model is pretrained through timm, which downloads it once.
+    A timm model takes local ``weights``, else it is pretrained through timm, which downloads it once.
     """
-    model: Any = load_model(name, weights)
-    config = model.pretrained_cfg
-    classes = int(model.num_classes)
+    model, card = load_with_card(name, weights)
     return Classifier(
         model,
-        tuple(config["input_size"][1:]),
-        mean=tuple(config["mean"]),
-        std=tuple(config["std"]),
-        classes=classes,
-        class_names=imagenet_names() if classes == IMAGENET_CLASSES else None,
+        card.size,
+        mean=card.mean,
+        std=card.std,
+        classes=len(card.classes),
+        class_names=card.classes,
         device=device,
         precision=precision,
         batch=batch,
@@ -50,15 +49,30 @@ def load_classifier(
     )
 
 
+def load_with_card(name: str, weights: str | Path | None = None) -> tuple[nn.Module, Card]:
+    """The bare network of a name, and the classes and preprocessing that belong to it."""
+    if name.endswith(".safetensors"):
+        return load_checkpoint(Path(name))
+    model: Any = _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights)
+    config = model.pretrained_cfg
+    count = int(model.num_classes)
+    classes = imagenet_names() if count == IMAGENET_CLASSES else [str(c) for c in range(count)]
+    height, width = config["input_size"][1:]
+    crop = float(config.get("crop_pct") or 0.875)
+    card = Card(name, tuple(classes), (height, width), tuple(config["mean"]), tuple(config["std"]), crop)
+    return model, card
+
+
 def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
-    """The bare network of a name: embedded, from local weights, or pretrained through timm."""
-    return _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights)
+    """The bare network alone."""
+    return load_with_card(name, weights)[0]
 
 
 def crop_share(name: str) -> float:
     """The share of the resized photo that the model's centre crop keeps."""
-    timm = import_timm()
-    config = timm.get_pretrained_cfg(_timm_name(name))
+    if name.endswith(".safetensors"):
+        return read_card(Path(name)).crop
+    config = import_timm().get_pretrained_cfg(_timm_name(name))
     return float(config.crop_pct if config is not None else 0.875)
 
 
@@ -86,7 +100,9 @@ def _timm_name(name: str) -> str:
 def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
     timm = import_timm()
     if not timm.is_model(_timm_name(name)):
-        raise ClassifierError(f"expected {DEFAULT_MODEL} or a model name that timm knows, got {name!r}")
+        raise ClassifierError(
+            f"expected {DEFAULT_MODEL}, a .safetensors file or a model name that timm knows, got {name!r}"
+        )
     if weights is not None:
         state = read_state_dict(Path(weights))
         model: nn.Module = timm.create_model(_timm_name(name), pretrained=False)

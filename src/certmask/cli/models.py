@@ -1,0 +1,37 @@
+"""``certmask models``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from certmask.cli.console import percent
+from certmask.errors import ClassifierError
+from certmask.zoo import DEFAULT_MODEL, Card
+from certmask.zoo.card import read_card
+from certmask.zoo.timm_import import import_timm
+
+
+def run(folder: Path) -> None:
+    """The embedded model, checkpoints with cards, and how many names timm knows."""
+    timm = import_timm()
+    config = timm.get_pretrained_cfg("tf_efficientnet_lite0")
+    _print(DEFAULT_MODEL, Card("", ("",) * 1000, config.input_size[1:], config.mean, config.std, config.crop_pct))
+    for checkpoint in sorted(folder.glob("**/*.safetensors")) if folder.is_dir() else []:
+        try:
+            _print(str(checkpoint), read_card(checkpoint))
+        except ClassifierError as error:
+            typer.echo(f"left out: {error}")
+    typer.echo(
+        f"{len(timm.list_models(pretrained=True)):,} timm models can be downloaded by name, as the paper's three:\n"
+        "  vit_base_patch16_224, resnetv2_50, resmlp_24_224; any timm model takes local weights with --weights FILE"
+    )
+
+
+def _print(name: str, card: Card) -> None:
+    mean, std = (" ".join(f"{value:.3g}" for value in values) for values in (card.mean, card.std))
+    typer.echo(f"{name}\n  {len(card.classes)} classes, input {card.size[0]}×{card.size[1]}, mean {mean}, std {std}")
+    if card.metrics:
+        clean, certified = (percent(card.metrics.get(k)) for k in ("clean_accuracy", "certified_recovery_two_masks"))
+        typer.echo(f"  clean {clean} %, certified recovery {certified} % on {card.metrics['images']} held-out photos")

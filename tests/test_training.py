@@ -1,0 +1,262 @@
+"""Training on a small generated data set: learns, survives a kill, writes a card that loads, and helps certificates."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from test_cli import certmask
+
+from certmask.data import class_folders, load_dataset
+from certmask.errors import CertmaskError, ClassifierError, DataError
+from certmask.training import Recipe, paper_rate
+from certmask.training.cutout import cut, greedy_cutout, random_cutout
+from certmask.zoo import Card, build_model, load_checkpoint, load_classifier
+from certmask.zoo.card import read_card, save_model
+from certmask.zoo.checkpoint import read_state_dict
+
+CLASSES = ("blue", "green", "red")
+
+
+def picture(label: int, chance: np.random.Generator) -> Image.Image:
+    """Three small discs in the class's colour somewhere on noise: one of them is enough to tell the class."""
+    pixels = chance.integers(0, 160, (32, 32, 3))
+    y, x = np.mgrid[:32, :32]
+    for _ in range(3):
+        disc = (y - chance.integers(4, 28)) ** 2 + (x - chance.integers(4, 28)) ** 2 < 16
+        pixels[disc] = chance.integers(0, 120, 3)
+        pixels[disc, 2 - label] = chance.integers(170, 256)
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def discs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 training and 60 validation pictures in class folders."""
+    root, chance = tmp_path_factory.mktemp("discs"), np.random.default_rng(0)
+    for split, count in (("train", 40), ("validation", 20)):
+        for label, name in enumerate(CLASSES):
+            (root / split / name).mkdir(parents=True)
+            for number in range(count):
+                picture(label, chance).save(root / split / name / f"{number:02}.png")
+    return root
+
+
+def command(discs: Path, out: Path, *more: str) -> list[str]:
+    return ["train", str(discs / "train"), "--validation", str(discs / "validation"), "--model", "resnet10t",
+            "--image", "32", "--batch", "10", "--epochs", "4", "--patch", "4", "--out", str(out), *more]  # fmt: skip
+
+
+def test_it_learns_and_the_card_tells_how(discs: Path, tmp_path: Path) -> None:
+    """Above chance on held-out photos; the card's figures come again from the saved checkpoint, image for image."""
+    certmask(*command(discs, tmp_path / "run"))
+    card = read_card(tmp_path / "run" / "model.safetensors")
+    assert card.metrics["clean_accuracy"] > 0.6
+    assert card.classes == CLASSES
+    assert (card.recipe["cutout"], card.recipe["epochs"], card.metrics["images"]) == ("random", 4, 60)
+    assert Image.open(tmp_path / "run" / "curves.png").size[0] > 600
+    rules = ("--rule", "undefended", "--rule", "patchcleanser", "--rule", "jury-detection")
+    certmask("certify", discs / "validation", "--model", tmp_path / "run" / "model.safetensors", "--patch", "4",
+             "--tiling", "patchcleanser", *rules, "--margin", "0", "--backend", "torch",
+             "--out", tmp_path / "again.jsonl")  # fmt: skip
+    (run,) = json.loads(certmask("table", tmp_path / "again.jsonl", "--json").stdout)
+    figures = {line["scheme"]: line for line in run["lines"]}
+    assert figures["undefended"]["clean_accuracy"] == card.metrics["clean_accuracy"]
+    assert figures["patchcleanser"]["certified_recovery"] == card.metrics["certified_recovery_two_masks"]
+    assert figures["jury-detection"]["certified_detection"] == card.metrics["certified_detection_one_mask"]
+    assert str(tmp_path / "run" / "model.safetensors") in certmask("models", tmp_path).stdout
+
+
+def test_cutout_raises_what_can_be_certified(discs: Path, tmp_path: Path) -> None:
+    """Random and greedy Cutout against none, same seed: more held-out photos certified with two masks."""
+    found = {}
+    for cutout in ("none", "random", "greedy"):
+        certmask(*command(discs, tmp_path / cutout, "--cutout", cutout, "--epochs", "6"))
+        found[cutout] = read_card(tmp_path / cutout / "model.safetensors").metrics["certified_recovery_two_masks"]
+    assert min(found["random"], found["greedy"]) > found["none"], found
+
+
+def test_killed_and_resumed_it_ends_with_the_same_weights(discs: Path, tmp_path: Path) -> None:
+    certmask(*command(discs, tmp_path / "whole"))
+    program = [sys.executable, "-c", "from certmask.cli import main; main()", *command(discs, tmp_path / "cut")]
+    for _ in range(2):
+        before = _stamp(tmp_path / "cut" / "last.pt")
+        run = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+        while run.poll() is None and _stamp(tmp_path / "cut" / "last.pt") == before:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    certmask(*command(discs, tmp_path / "cut"))
+    whole, again = (read_state_dict(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    for name in whole:
+        torch.testing.assert_close(again[name], whole[name], atol=1e-4, rtol=1e-3)
+
+
+def _stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def test_another_recipe_does_not_continue_a_run(discs: Path, tmp_path: Path) -> None:
+    certmask(*command(discs, tmp_path / "run", "--epochs", "1"))
+    assert "epochs" in certmask(*command(discs, tmp_path / "run", "--epochs", "2"), code=1).stderr
+
+
+def test_bad_training_input(discs: Path, tmp_path: Path) -> None:
+    (tmp_path / "one" / "only").mkdir(parents=True)
+    Image.new("RGB", (32, 32)).save(tmp_path / "one" / "only" / "a.png")
+    (tmp_path / "hollow" / "red").mkdir(parents=True)
+    (tmp_path / "hollow" / "blue").mkdir(parents=True)
+    for arguments, got in (
+        (["train", str(tmp_path / "one"), "--validation", "x"], "got 1"),
+        (["train", str(tmp_path / "hollow"), "--validation", "x"], "got none"),
+        (["train", str(tmp_path / "none"), "--validation", "x"], "none"),
+        (command(discs, tmp_path / "x", "--cutout", "fancy"), "'fancy'"),
+        (command(discs, tmp_path / "x", "--patch", "40"), "40×40"),
+        (command(discs, tmp_path / "x", "--rate", "-1"), "-1"),
+    ):
+        full = (
+            arguments if "--model" in arguments else [*arguments, "--model", "resnet10t", "--out", str(tmp_path / "o")]
+        )
+        assert got in certmask(*full, code=1).stderr
+
+
+def test_a_card_that_does_not_fit_is_refused_by_field(discs: Path, tmp_path: Path) -> None:
+    certmask(*command(discs, tmp_path / "run", "--epochs", "1"))
+    checkpoint = tmp_path / "run" / "model.safetensors"
+    text = checkpoint.with_suffix(".json").read_text()
+    for change, names in (
+        (("resnet10t", "resnet18"), "architecture resnet18"),
+        (('"blue",', '"blue", "grey",'), "4 classes"),
+        (('"crop"', '"crap"'), "cr"),
+        (('"sha256": "', '"sha256": "0'), "sha256"),
+        (('"certmask_card": 1', '"certmask_card": 2'), "format"),
+        (("{", "["), "card"),
+    ):
+        checkpoint.with_suffix(".json").write_text(text.replace(*change, 1))
+        with pytest.raises(ClassifierError, match=r"expected .*got") as error:
+            load_classifier(str(checkpoint))
+        assert names in str(error.value)
+    checkpoint.with_suffix(".json").write_text(text)
+    assert load_classifier(str(checkpoint)).class_names == CLASSES
+    done = certmask("certify", discs, "--model", checkpoint, code=1)
+    assert "3 classes" in done.stderr
+    with pytest.raises(ClassifierError, match="got nothing"):
+        load_checkpoint(tmp_path / "none.safetensors")
+
+
+def test_half_precision_checkpoints(tmp_path: Path) -> None:
+    model, card = load_checkpoint_of(tmp_path)
+    save_model(model, card, tmp_path / "half.safetensors", half=True)
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "m.safetensors").stat().st_size
+    load_classifier(str(tmp_path / "half.safetensors"))
+
+
+def load_checkpoint_of(folder: Path) -> tuple[torch.nn.Module, Card]:
+    model = build_model("resnet10t", 3, (32, 32))
+    card = Card("resnet10t", CLASSES, (32, 32), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), 1.0)
+    save_model(model, card, folder / "m.safetensors")
+    return load_checkpoint(folder / "m.safetensors")
+
+
+def test_cut_blanks_exactly_the_square() -> None:
+    images = torch.ones(3, 3, 10, 12)
+    top, left = torch.tensor([0, -2, 8]), torch.tensor([0, 5, 11])
+    out = cut(images, top, left, 4, torch.zeros(1, 3, 1, 1))
+    for number in range(3):
+        expected = torch.ones(10, 12)
+        expected[max(0, top[number]) : top[number] + 4, max(0, left[number]) : left[number] + 4] = 0
+        assert torch.equal(out[number, 0], expected)
+
+
+def test_greedy_cutout_finds_the_worst_places() -> None:
+    """With the loss "how much light is left", greedy squares cover the two brightest corners."""
+    images = torch.zeros(1, 3, 12, 12)
+    images[..., :4, :4], images[..., 8:, 8:] = 1.0, 0.9
+    recipe = Recipe(greedy_shares=(4 / 12,))
+    out = greedy_cutout(images, lambda x: -x.sum(dim=(1, 2, 3)), recipe, torch.zeros(1, 3, 1, 1), torch.Generator())
+    assert out.sum() == 0
+
+
+def test_random_cutout_is_seeded_and_scaled() -> None:
+    recipe, fill = Recipe(), torch.zeros(1, 3, 1, 1)
+    first, second = (
+        random_cutout(torch.ones(64, 3, 28, 28), recipe, fill, torch.Generator().manual_seed(7)) for _ in range(2)
+    )
+    assert torch.equal(first, second)
+    hidden = 1 - first[:, 0].mean(dim=(1, 2))
+    assert 0 < hidden.min() <= hidden.max() <= 2 * (16 / 28) ** 2
+
+
+def test_the_papers_recipe_is_the_default() -> None:
+    recipe = Recipe()
+    assert (recipe.epochs, recipe.batch, recipe.momentum, recipe.decay_every, recipe.squares) == (10, 64, 0.9, 5, 2)
+    assert round(recipe.square_share * 224) == 128
+    assert [paper_rate(n) for n in ("vit_base_patch16_224", "resmlp_24_224", "resnetv2_50")] == [0.001, 0.001, 0.01]
+
+
+def test_class_folders_inside_a_tar(discs: Path, tmp_path: Path) -> None:
+    """Same photos, same labels, same order as from the folder; a class folder may lie below another one."""
+    with tarfile.open(tmp_path / "discs.tar", "w") as archive:
+        archive.add(discs / "validation", "data/val")
+    plain = load_dataset(str(discs / "validation"), None, 1.0)
+    packed = load_dataset(f"{tmp_path / 'discs.tar'}:data/val", None, 1.0)
+    assert [(s.name, s.label) for s in packed.samples] == [(s.name, s.label) for s in plain.samples]
+    for a, b in zip(packed.tensors((32, 32), 2), plain.tensors((32, 32), 1), strict=True):
+        assert torch.equal(a, b)
+    assert class_folders(f"{tmp_path / 'discs.tar'}:data/val") == list(CLASSES)
+    (tmp_path / "cut.tar").write_bytes((tmp_path / "discs.tar").read_bytes()[:700])
+    for name in ("cut.tar", "discs.tar:nowhere"):
+        with pytest.raises(DataError, match=r"expected .*got"):
+            load_dataset(str(tmp_path / name), None, 1.0)
+
+
+def test_cifar10_as_its_authors_ship_it(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (6, 3072), dtype=np.uint8)
+    for name in [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]:
+        content = {b"data": pixels, b"labels": [3, 1, 4, 1, 5, 9]}
+        (tmp_path / name).write_bytes(pickle.dumps(content, protocol=2))
+    test, train = load_dataset(str(tmp_path), None, 0.9), load_dataset(f"{tmp_path}:train", None, 0.9)
+    assert (len(test), len(train), test.crop) == (6, 30, 1.0)
+    assert [s.label for s in test.samples] == [3, 1, 4, 1, 5, 9]
+    image = next(test.tensors((32, 32)))
+    assert torch.equal((image * 255).round().to(torch.uint8).flatten(), torch.from_numpy(pixels[0]))
+    assert next(test.tensors((224, 224))).shape == (3, 224, 224)
+    assert class_folders(str(tmp_path))[0] == "airplane"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"junk", pickle.dumps({b"data": 1}), pickle.dumps(io.BytesIO), b"cos\nsystem\n."]
+)
+def test_bad_cifar10_batches_run_no_code(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "test_batch").write_bytes(content)
+    with pytest.raises(DataError, match=r"expected a CIFAR-10 batch .*got"):
+        load_dataset(str(tmp_path), None, 1.0)
+
+
+def test_bad_photos_are_skipped_only_on_request(discs: Path, tmp_path: Path) -> None:
+    (tmp_path / "set" / "red").mkdir(parents=True)
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "set" / "red" / "good.png")
+    (tmp_path / "set" / "red" / "bad.png").write_text("no picture")
+    dataset, bad = load_dataset(str(tmp_path / "set"), None, 1.0).readable()
+    assert [s.name for s in dataset.samples] == ["red/good.png"]
+    assert "bad.png" in bad[0]
+
+
+def test_recipes_that_make_no_sense() -> None:
+    for options in ({"cutout": "x"}, {"epochs": 0}, {"batch": 0}, {"rate": 0.0}):
+        with pytest.raises(CertmaskError, match=r"expected .*got"):
+            Recipe(**options)
