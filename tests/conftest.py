@@ -12,6 +12,10 @@ from torch import Tensor, nn
 torch.set_num_threads(1)
 
 
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+"""Determinism is tested on every device there is."""
+
+
 def tiny_network(classes: int = 5, size: int = 24, seed: int = 0) -> nn.Module:
     """A small convolutional network with fixed random weights."""
     torch.manual_seed(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import tiny_network
+from conftest import DEVICES, tiny_network
 from torch import Tensor, nn
 
 from certmask.classifier import Classifier, weights_digest
@@ -19,10 +19,13 @@ def test_probabilities_match_the_bare_network(network: nn.Module, images: Tensor
     assert classifier.classes == 5
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_answer_does_not_depend_on_the_company(precision: str, network: nn.Module, images: Tensor) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_an_answer_does_not_depend_on_the_company(
+    precision: str, device: str, network: nn.Module, images: Tensor
+) -> None:
     """Bit for bit: alone, in another order, in the middle of a batch."""
-    classifier = Classifier(network, 24, precision=precision, batch=8)
+    classifier = Classifier(network, 24, precision=precision, batch=8, device=device)
     together = classifier(images)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(3))
     assert torch.equal(classifier(images[order]), together[order])

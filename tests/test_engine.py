@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from conftest import DEVICES
 from torch import Tensor, nn
 
 from certmask.classifier import Classifier
@@ -70,11 +71,14 @@ def test_votes_equal_a_plain_loop_over_painted_images(cover: Cover, network: nn.
         assert torch.equal(store.probabilities[store.slots(passes)], classifier(painted))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_same_votes_whatever_the_batch_composition(precision: str, network: nn.Module, images: Tensor) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_same_votes_whatever_the_batch_composition(
+    precision: str, device: str, network: nn.Module, images: Tensor
+) -> None:
     """Bit for bit: alone, together, in reverse, and with another order of passes."""
     cover = COVERS[0]
-    engine = Engine(Classifier(network, 24, precision=precision, batch=16), [cover])
+    engine = Engine(Classifier(network, 24, precision=precision, batch=16, device=device), [cover])
     passes = random_passes(cover, 60)
     together = [s.probabilities[s.slots(passes)] for s in collect(engine, images, passes)]
     backwards = [s.probabilities[s.slots(passes)] for s in collect(engine, images.flip(0), passes[::-1])][::-1]

@@ -32,7 +32,7 @@ ModelOption = Annotated[
 ]
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
-PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, bf16, fp16, or auto.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, tf32, bf16, fp16, or auto.")]
 BatchOption = Annotated[
     int | None,
     typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
@@ -41,7 +41,8 @@ BackendOption = Annotated[str, typer.Option("--backend", help="torch, openvino (
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--rule", help="jury-recovery, jury-detection, patchcleanser, minority-reports, published, undefended."
+        "--rule",
+        help="jury-recovery, jury-detection, patchcleanser[-challenger], minority-reports, published, undefended.",
     ),
 ]
 PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]
