@@ -24,7 +24,7 @@ def run(folder: Path) -> None:
         except ClassifierError as error:
             typer.echo(f"left out: {error}")
     typer.echo(
-        f"{len(timm.list_models(pretrained=True)):,} timm models can be downloaded by name, as the paper's three:\n"
+        f"{len(timm.list_models(pretrained=True)):,} timm models can be downloaded by name, among them the paper's:\n"
         "  vit_base_patch16_224, resnetv2_50, resmlp_24_224; any timm model takes local weights with --weights FILE"
     )
 
