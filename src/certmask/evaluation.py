@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -17,8 +17,6 @@ from certmask.geometry import IntArray
 from certmask.rules import Rule
 from certmask.rules.rule import Asking, numbered
 from certmask.votes import BARE, Votes, VoteStore
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -75,47 +73,25 @@ def examine(
 
 
 def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]:
-    rule, asked, proved = scheme.rule, Meter(), Meter()
-    decision = yield from asked.reading(numbered(rule.deciding(votes), votes))
+    rule = scheme.rule
+    asked: list[IntArray] = []
+    proved: list[IntArray] = []
+    decision = yield from numbered(rule.deciding(votes), votes, asked)
     certified = None
     if label is not None and rule.guarantee is not Guarantee.NONE:
-        certified = yield from proved.reading(numbered(rule.certifying(votes, label), votes))
-    return Outcome(
-        decision.label,
-        decision.alert,
-        certified,
-        _dissent(votes.store, asked.passes(), decision.label),
-        asked.count(),
-        proved.count(),
-    )
+        certified = yield from numbered(rule.certifying(votes, label), votes, proved)
+    passes = _different(asked)
+    dissent = _dissent(votes.store, passes, decision.label)
+    return Outcome(decision.label, decision.alert, certified, dissent, len(passes), len(_different(proved)))
+
+
+def _different(asked: list[IntArray]) -> IntArray:
+    """The different passes among those asked for, ``[n, 2]``, smaller mask number first."""
+    passes = np.concatenate([np.empty((0, 2), dtype=np.int64), *asked])
+    return np.asarray(np.unique(np.sort(passes, axis=1), axis=0))
 
 
 def _dissent(store: VoteStore, passes: IntArray, label: int) -> int:
     """How many of the single-mask votes among ``passes`` name another class."""
     singles = passes[(passes[:, 0] == passes[:, 1]) & (passes[:, 0] != BARE)]
     return int((store.heads()[store.slots(singles), 0] != label).sum())
-
-
-class Meter:
-    """Counts the different passes that a computation asks for."""
-
-    def __init__(self) -> None:
-        self._asked: list[IntArray] = []
-
-    def reading(self, asking: Asking[T]) -> Asking[T]:
-        """Let ``asking`` go on and note what it asks for."""
-        while True:
-            try:
-                passes = next(asking)
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]
-            self._asked.append(np.sort(passes, axis=1))
-            yield passes
-
-    def passes(self) -> IntArray:
-        """The different passes asked for so far, ``[n, 2]``."""
-        asked = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._asked])
-        return np.asarray(np.unique(asked, axis=0))
-
-    def count(self) -> int:
-        return len(self.passes())

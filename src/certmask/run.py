@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -87,16 +87,5 @@ def run_row(sample: Sample, finding: Finding[list[Outcome]], schemes: Sequence[S
         "label": sample.label,
         "passes": finding.passes,
         "seconds": round(finding.seconds, 4),
-        "schemes": {s.name: _outcome_row(o) for s, o in zip(schemes, finding.value, strict=True)},
-    }
-
-
-def _outcome_row(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "label": outcome.label,
-        "alert": outcome.alert,
-        "certified": outcome.certified,
-        "dissent": outcome.dissent,
-        "passes": outcome.passes,
-        "certificate_passes": outcome.certificate_passes,
+        "schemes": {s.name: asdict(outcome) for s, outcome in zip(schemes, finding.value, strict=True)},
     }

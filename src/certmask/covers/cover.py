@@ -95,6 +95,16 @@ class Cover:
             return sum(_pairs(len(grid)) for grid in self.grids)
         return len({(i, j) for grid in self.grids for i in grid for j in grid if i < j})
 
+    @cached_property
+    def grid_juries(self) -> tuple[IntArray, ...]:
+        """Per grid, the part of every jury that lies in it: ``[districts, largest part]``, padded with -1."""
+        parts = []
+        for grid in self.grids:
+            member = np.isin(self.districts.juries, grid)
+            juries = np.sort(np.where(member, self.districts.juries, -1), axis=1)[:, ::-1]
+            parts.append(juries[:, : int(member.sum(axis=1).max())])
+        return tuple(parts)
+
     def for_patch(self, patch: Patch) -> Cover:
         """The same masks held against another patch; an error if they do not cover it once."""
         return Cover(self.tiling, self.image, patch, self.mask, (1, 1), self.masks, self.copies)

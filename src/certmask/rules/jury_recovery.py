@@ -57,9 +57,10 @@ class JuryRecovery(Rule):
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         pools = jury_passes(votes.cover)
         yield needed(pools)
-        if not self.aggregate.wins(votes.outputs, votes.slots(pools), label, self.margin).all():
+        slots = votes.slots(pools)
+        if not self.aggregate.wins(votes.outputs, slots, label, self.margin).all():
             return False
-        leads = self.aggregate.leads(votes.outputs, votes.slots(pools), label).cpu().numpy()
+        leads = self.aggregate.leads(votes.outputs, slots, label).cpu().numpy()
         for opponents in blocks(weakest_first(leads), FIRST_BLOCK):
             common = self.pair_passes(votes.cover, opponents)
             yield needed(common)
@@ -73,30 +74,17 @@ class JuryRecovery(Rule):
         The order within a pool, and so the last bit of its sum, does not depend on which district challenged.
         """
         districts = np.sort(districts, axis=1)
-        if self.pairs == "aligned":
-            return _aligned(cover, districts)
-        juries = cover.districts.juries
-        first, second = np.broadcast_arrays(juries[districts[:, 0], :, None], juries[districts[:, 1], None, :])
-        return _pooled(first, second)
+        juries = cover.grid_juries if self.pairs == "aligned" else (cover.districts.juries,)
+        return np.concatenate([_pooled(part, districts) for part in juries], axis=1)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "pairs": self.pairs, "aggregate": self.aggregate.name}
 
 
-def _aligned(cover: Cover, districts: IntArray) -> IntArray:
-    """Pairs of masks from the same grid, one from each jury."""
-    pools = []
-    for grid in cover.grids:
-        member = np.isin(cover.districts.juries, grid)
-        juries = np.where(member, cover.districts.juries, -1)
-        juries = np.sort(juries, axis=1)[:, ::-1][:, : int(member.sum(axis=1).max())]
-        first, second = np.broadcast_arrays(juries[districts[:, 0], :, None], juries[districts[:, 1], None, :])
-        pools.append(_pooled(first, second))
-    return np.concatenate(pools, axis=1)
-
-
-def _pooled(first: IntArray, second: IntArray) -> IntArray:
-    pool = np.stack([first, second], axis=-1).reshape(len(first), -1, 2)
+def _pooled(juries: IntArray, districts: IntArray) -> IntArray:
+    """Every mask of one district's jury with every mask of the other's, ``[n, members, 2]``, padded."""
+    pairs = np.broadcast_arrays(juries[districts[:, 0], :, None], juries[districts[:, 1], None, :])
+    pool = np.stack(pairs, axis=-1).reshape(len(districts), -1, 2)
     pool[(pool < 0).any(axis=-1)] = PAD
     return pool
 

@@ -84,14 +84,17 @@ def answer(asking: Asking[T], votes: Votes) -> T:
             raise VoteError("expected every vote that the rule needs, got a table without some of them")
 
 
-def numbered(asking: Asking[T], votes: Votes) -> Asking[T]:
-    """The same computation, asking in the numbering of the votes' store."""
+def numbered(asking: Asking[T], votes: Votes, asked: list[IntArray] | None = None) -> Asking[T]:
+    """The same computation, asking in the numbering of the votes' store; what it asks for is added to ``asked``."""
     while True:
         try:
             passes = next(asking)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
-        yield votes.passes(passes)
+        passes = votes.passes(passes)
+        if asked is not None:
+            asked.append(passes)
+        yield passes
 
 
 def jury_passes(cover: Cover) -> IntArray:
