@@ -182,7 +182,7 @@ def part_real(device: torch.device, options: argparse.Namespace) -> Record:
     model: Any = load_model(name, options.weights).eval()
     config = model.pretrained_cfg
     aliases = list(zip(imagenet_synsets(), imagenet_names(), strict=True))
-    dataset = load_dataset(options.images, aliases, crop_share(name)).first(options.count)
+    dataset = load_dataset(options.images, aliases, crop_share(name)).spread(options.count)
     pictures = torch.stack(list(dataset.tensors((224, 224))))
     labels = [sample.label for sample in dataset.samples]
     cover = patchcleanser_cover(224, PATCH, per_axis)

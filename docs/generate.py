@@ -9,12 +9,14 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from certmask.cli.console import markdown_table
 from certmask.report import summarize
 from certmask.report.drawing import save_figure
+from certmask.report.paired import mcnemar
 from certmask.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,6 +94,67 @@ def bounds_table(path: Path) -> str:
     return grid(["network", "masks", "mask", "most that could be gained"], rows)
 
 
+def cards_table(folder: Path) -> str:
+    """One row per trained model whose name begins with the last part of the path."""
+    rows = []
+    for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order):
+        card = json.loads(path.read_text())
+        metrics, recipe = card["metrics"], card["recipe"]
+        rows.append([
+            f"[{card['architecture']}]({_link(path)})",
+            recipe["cutout"],
+            _start(card["data"]["start"]),
+            str(recipe["epochs"]),
+            _share(metrics["validation_accuracy"]),
+            f"{metrics['images']:,}",
+            _share(metrics["clean_accuracy"]),
+            _share(metrics["certified_detection_one_mask"]),
+            _share(metrics["certified_recovery_two_masks"]),
+            metrics["precision"],
+        ])  # fmt: skip
+    heads = ["model", "Cutout", "start", "epochs", "clean, all", "photos", "clean", "certified detection, one mask",
+             "certified recovery, two masks", "precision"]  # fmt: skip
+    return grid(heads, rows)
+
+
+def cutout_table(folder: Path) -> str:
+    """Two-mask certificates of two models on the same photos, one trained with more Cutout than the other."""
+    paths = sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)
+    rows = []
+    for (less, one), (more, other) in pairwise((path, _two_masks(path)) for path in paths):
+        if _order(less)[0] != _order(more)[0] or one.keys() != other.keys():
+            continue
+        gained = sum(other[image] > one[image] for image in one)
+        lost = sum(other[image] < one[image] for image in one)
+        name, _, before = less.name.removesuffix(".jsonl.gz").rpartition("-")
+        after = more.name.removesuffix(".jsonl.gz").rpartition("-")[2]
+        rows.append([f"{name}, {before} → {after}", f"{len(one):,}", str(gained), str(lost),
+                     f"{mcnemar(gained, lost):.2g}"])  # fmt: skip
+    return grid(["model, Cutout", "photos", "gained", "lost", "p (McNemar)"], rows)
+
+
+def _two_masks(path: Path) -> dict[str, bool]:
+    return {row["image"]: row["schemes"]["patchcleanser"]["certified"] for row in read_results(path)[1]}
+
+
+def _start(start: str) -> str:
+    words = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
+    return next(short for word, short in words.items() if word in start)
+
+
+def _order(path: Path) -> tuple[str, int]:
+    name, _, cutout = path.name.split(".")[0].rpartition("-")
+    return name, ("none", "random", "greedy").index(cutout)
+
+
+def _link(path: Path) -> str:
+    return f"../{path.relative_to(ROOT)}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
 def _where(content: Record) -> str:
     versions = content["versions"]
     return f"{content['device']}, torch {versions['torch']}, timm {versions['timm']}"
@@ -103,6 +166,8 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "scaling": scaling_table,
     "real": real_table,
     "bounds": bounds_table,
+    "cards": cards_table,
+    "cutout": cutout_table,
 }
 
 

@@ -21,7 +21,9 @@ from test_cli import certmask
 
 from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError, ClassifierError, DataError
-from certmask.training import Recipe, paper_rate
+from certmask.results import read_results
+from certmask.training import PhotosInMemory, PhotoStream, Recipe, Trainer, paper_rate, read_photos
+from certmask.training.crop import random_crop, random_shift
 from certmask.training.cutout import cut, greedy_cutout, random_cutout
 from certmask.zoo import Card, build_model, load_checkpoint, load_classifier
 from certmask.zoo.card import read_card, save_model
@@ -256,7 +258,100 @@ def test_bad_photos_are_skipped_only_on_request(discs: Path, tmp_path: Path) -> 
     assert "bad.png" in bad[0]
 
 
+def test_photos_that_do_not_fit_are_streamed_and_train_the_same_weights(discs: Path, tmp_path: Path) -> None:
+    dataset = load_dataset(str(discs / "train"), None, 1.0)
+    need = len(dataset) * 3 * 32 * 32
+    found = {}
+    for kind, memory in ((PhotosInMemory, need), (PhotoStream, need - 1)):
+        photos = read_photos(dataset, (32, 32), lambda _: None, memory)
+        assert isinstance(photos, kind)
+        torch.manual_seed(0)
+        model = build_model("resnet10t", 3, (32, 32))
+        recipe = Recipe(epochs=2, batch=16, zoom=0.7, shift=3, schedule="cosine", warm_up=0.5, smoothing=0.1)
+        trainer = Trainer(
+            model, photos, recipe, tmp_path / kind.__name__, mean=(0.5,) * 3, std=(0.25,) * 3, device="cpu"
+        )
+        trainer.run(photos, lambda _: None)
+        found[kind] = model.state_dict()
+    for name, tensor in found[PhotosInMemory].items():
+        torch.testing.assert_close(found[PhotoStream][name], tensor)
+
+
+def test_rates_of_both_schedules() -> None:
+    steps = Recipe(rate=1.0, epochs=12)
+    assert [round(steps.rate_at(e), 6) for e in (0, 4.99, 5, 9.9, 10, 11)] == [1, 1, 0.1, 0.1, 0.01, 0.01]
+    cosine = Recipe(rate=1.0, epochs=12, schedule="cosine", warm_up=2)
+    assert 0 < cosine.rate_at(0) < 0.01
+    assert [round(cosine.rate_at(e), 2) for e in (1, 2, 7, 12)] == [0.5, 1, 0.5, 0]
+    rates = [cosine.rate_at(e / 10) for e in range(20, 121)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_random_crop_is_a_window_of_the_picture() -> None:
+    """On a picture whose values are its coordinates, a crop's corners lie inside and span the drawn share."""
+    y, x = torch.meshgrid(torch.linspace(0, 1, 64), torch.linspace(0, 1, 64), indexing="ij")
+    images = torch.stack([y, x, y]).expand(200, 3, 64, 64)
+    out = random_crop(images, 0.5, torch.Generator().manual_seed(0))
+    height = out[:, 0, -1, 0] - out[:, 0, 0, 0]
+    width = out[:, 1, 0, -1] - out[:, 1, 0, 0]
+    torch.testing.assert_close(height, width, atol=0.03, rtol=0)
+    assert 0.48 < height.min() < 0.55
+    assert 0.93 < height.max() <= 1
+    assert out.min() >= 0
+    assert out.max() <= 1
+    assert torch.equal(out, random_crop(images, 0.5, torch.Generator().manual_seed(0)))
+
+
+def test_a_random_shift_moves_whole_pixels() -> None:
+    images = torch.rand(50, 3, 9, 12, generator=torch.Generator().manual_seed(1))
+    moved = random_shift(images, 2, torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(images, (2, 2, 2, 2), mode="reflect")
+    places = set()
+    for image, frame in zip(moved, padded, strict=True):
+        found = [(y, x) for y in range(5) for x in range(5) if torch.equal(image, frame[:, y : y + 9, x : x + 12])]
+        assert len(found) == 1
+        places.update(found)
+    assert len(places) > 15
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_weight_decay_spares_norms_and_biases(optimizer: str, discs: Path, tmp_path: Path) -> None:
+    model = build_model("resnet10t", 3, (32, 32))
+    photos = read_photos(load_dataset(str(discs / "validation"), None, 1.0), (32, 32), lambda _: None)
+    recipe = Recipe(optimizer=optimizer, weight_decay=0.1)
+    trainer = Trainer(model, photos, recipe, tmp_path, mean=(0.5,) * 3, std=(0.25,) * 3, device="cpu")
+    for group in trainer.optimizer.param_groups:
+        assert {p.ndim > 1 for p in group["params"]} == {group["weight_decay"] > 0}
+
+
+def test_figures_can_be_measured_again_on_other_photos(discs: Path, tmp_path: Path) -> None:
+    """The same command on a finished folder trains nothing and measures anew, here the weights rounded to fp16."""
+    certmask(*command(discs, tmp_path / "run", "--epochs", "1"))
+    certmask(*command(discs, tmp_path / "run", "--epochs", "1", "--images", "7", "--precision", "fp32", "--half"))
+    card = read_card(tmp_path / "run" / "model.safetensors")
+    header, rows = read_results(tmp_path / "run" / "figures.jsonl")
+    assert (card.metrics["images"], len(rows), card.metrics["precision"]) == (7, 7, "fp32")
+    assert {row["image"].split("/")[0] for row in rows} == set(CLASSES)
+    assert header["model"]["weights_sha256"] == load_classifier(str(tmp_path / "run" / "model.safetensors")).weights
+
+
+def test_photos_smaller_than_the_mask(discs: Path, tmp_path: Path) -> None:
+    """8×8 pictures become 32×32 inputs like any others; a patch larger than the input is refused."""
+    for source in (discs / "validation").glob("*/0*.png"):
+        (tmp_path / "tiny" / source.parent.name).mkdir(parents=True, exist_ok=True)
+        Image.open(source).resize((8, 8)).save(tmp_path / "tiny" / source.parent.name / source.name)
+    certmask(*command(discs, tmp_path / "run", "--epochs", "1"))
+    model = tmp_path / "run" / "model.safetensors"
+    options = ("--model", model, "--mask", "20", "--backend", "torch", "--out", tmp_path / "t.jsonl")
+    certmask("certify", tmp_path / "tiny", *options, "--patch", "4")
+    assert len(read_results(tmp_path / "t.jsonl")[1]) == 30
+    assert "got" in certmask("certify", tmp_path / "tiny", *options, "--patch", "33", code=1).stderr
+
+
 def test_recipes_that_make_no_sense() -> None:
-    for options in ({"cutout": "x"}, {"epochs": 0}, {"batch": 0}, {"rate": 0.0}):
+    for options in (
+        {"cutout": "x"}, {"epochs": 0}, {"batch": 0}, {"rate": 0.0}, {"optimizer": "x"}, {"schedule": "x"},
+        {"zoom": 0.0}, {"zoom": 1.1}, {"shift": -1}, {"smoothing": 1.0}, {"warm_up": 11.0},
+    ):  # fmt: skip
         with pytest.raises(CertmaskError, match=r"expected .*got"):
             Recipe(**options)

@@ -13,8 +13,9 @@ from torch import nn
 
 from certmask.data import load_dataset
 from certmask.errors import ClassifierError
-from certmask.zoo import imagenet_names, imagenet_synsets, load_classifier
+from certmask.zoo import build_model, imagenet_names, imagenet_synsets, load_classifier
 from certmask.zoo.checkpoint import load_weights, read_state_dict
+from certmask.zoo.models import readable_names
 from certmask.zoo.timm_import import import_timm
 
 
@@ -113,3 +114,31 @@ def test_a_download_that_fails_is_one_clear_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(ClassifierError, match=r"expected to get pretrained weights of resnet10t .*got no connection$"):
         load_classifier("resnet10t")
+
+
+def test_resnet50_v1_strides_in_the_first_convolution() -> None:
+    """Same tensors as timm's resnet50, so its weights load; another function."""
+    timm = import_timm()
+    ours, theirs = timm.create_model("resnet50_v1").eval(), timm.create_model("resnet50").eval()
+    assert {k: v.shape for k, v in ours.state_dict().items()} == {k: v.shape for k, v in theirs.state_dict().items()}
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.rand(1, 3, 64, 64)
+    assert ours(images).shape == (1, 1000)
+    assert not torch.allclose(ours(images), theirs(images))
+    with pytest.raises(ClassifierError, match="no weights to download"):
+        load_classifier("resnet50_v1")
+
+
+def test_the_cifar_resnet_has_the_layers_of_its_name() -> None:
+    model = build_model("resnet26w2_cifar", 10, (32, 32))
+    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d) and m.kernel_size == (3, 3)]
+    assert len(convolutions) + 1 == 26
+    assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_wordnet_ids_are_shown_in_english() -> None:
+    assert readable_names(["n01440764", "n03417042"]) == ("tench", "garbage truck")
+    assert readable_names(["n1", "cat"]) == ("n1", "cat")
+    assert readable_names(["n99999999"]) == ("n99999999",)

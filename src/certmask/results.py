@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
 import os
 import platform
+import zlib
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +35,8 @@ class ResultsFile:
 
     def __init__(self, path: Path, header: Row) -> None:
         self.path = path
+        if path.suffix == ".gz":
+            raise ResultsError(f"expected a results file that can be appended to, got the packed {path}")
         header = json.loads(json.dumps({"certmask_results": FORMAT, **header}))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +95,7 @@ class ResultsFile:
 
 
 def read_results(path: Path) -> tuple[Row, list[Row]]:
-    """Header and rows of a results file; a half-written last line is left out."""
+    """Header and rows of a results file, packed (``.gz``) or not; a half-written last line is left out."""
     if not path.is_file():
         raise ResultsError(f"expected a results file, got {'a folder' if path.is_dir() else 'nothing'} at {path}")
     lines, _ = _whole_lines(path)
@@ -106,9 +110,16 @@ def _line(row: Row) -> bytes:
 
 
 def _whole_lines(path: Path) -> tuple[list[bytes], int]:
-    content = path.read_bytes()
+    content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     whole = content.rfind(b"\n") + 1
     return content[:whole].splitlines(), whole
+
+
+def _unpacked(path: Path) -> bytes:
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise ResultsError(f"expected a gzip file at {path}, got {error}") from None
 
 
 def _parsed(lines: Iterable[bytes], path: Path) -> list[Row]:

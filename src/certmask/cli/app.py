@@ -28,7 +28,7 @@ MaskOption = Annotated[
 TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
 FoldOption = Annotated[str, typer.Option("--fold", help="How often each place is covered, per axis: 2x2 or 3x2 or 1.")]
 ModelOption = Annotated[
-    str, typer.Option("--model", help="efficientnet-lite0 (embedded), a .safetensors with a card, or a timm name.")
+    str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")
 ]
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
@@ -126,7 +126,7 @@ def predict(
 
 @app.command()
 def certify(
-    data: Annotated[str, typer.Argument(help="Folder of class folders, tar, CSV, CIFAR-10 or 'demo'.")],
+    data: Annotated[str, typer.Argument(help="Folder of class folders, tar, CSV, CIFAR-10, demo or demo-cifar10.")],
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = "32",
@@ -142,7 +142,7 @@ def certify(
     precision: PrecisionOption = "auto",
     batch: BatchOption = None,
     backend: BackendOption = "auto",
-    images: Annotated[int | None, typer.Option("--images", min=1, help="Only the first so many images.")] = None,
+    images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
         "runs/certify.jsonl"
@@ -155,6 +155,45 @@ def certify(
     rules = rule or ["undefended", "jury-recovery"]
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
     run(data, choices.on(device, precision, batch, backend), images, out, skip_bad=skip_bad)
+
+
+@app.command()
+def attack(
+    results: Annotated[Path, typer.Argument(help="Results file of `certify` or `demo`: what to attack.")],
+    data: Annotated[str, typer.Argument(help="The photos of that run.")],
+    model: ModelOption = "efficientnet-lite0",
+    weights: WeightsOption = None,
+    rule: Annotated[list[str] | None, typer.Option("--rule", help="Only these of the run's rules; repeatable.")] = None,
+    images: Annotated[int, typer.Option("--images", min=1, help="Certified images per rule.")] = 20,
+    locations: Annotated[int, typer.Option("--locations", min=1, help="Places for the patch per image.")] = 5,
+    restarts: Annotated[int, typer.Option("--restarts", min=1, help="Attempts per place.")] = 1,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Gradient steps per attempt.")] = 60,
+    masks_per_step: Annotated[
+        int, typer.Option("--masks-per-step", min=1, help="Masked views per gradient step, drawn anew each time.")
+    ] = 16,
+    attempts_at_once: Annotated[
+        int | None, typer.Option("--attempts-at-once", min=1, help="Attempts per batch; default: by device.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    save: Annotated[int, typer.Option("--save", min=0, help="Pictures to keep per rule of attacks that worked.")] = 20,
+    device: DeviceOption = "auto",
+    out: Annotated[Path, typer.Option("--out", help="Attempts file; an unfinished one is continued.")] = Path(
+        "runs/attack.jsonl"
+    ),
+    replay: Annotated[
+        int | None, typer.Option("--replay", min=1, help="Only judge the saved picture of this row of --out again.")
+    ] = None,
+) -> None:
+    """Try to break what a run certified: one row per attempt, then a table. Exit code 1 if a proved one breaks."""
+    from certmask.attacks.budget import Budget
+    from certmask.cli.attack import Target, run, run_replay
+
+    target = Target(results, data, model, weights, device, rule or [], out)
+    if replay is not None:
+        run_replay(target, replay)
+        return
+    budget = Budget(images, locations, restarts, steps, masks_per_step, seed)
+    run(target, budget, at_once=attempts_at_once, save=save)
 
 
 @app.command()
@@ -174,11 +213,20 @@ def train(
     rate: Annotated[float | None, typer.Option("--rate", help="Default: 0.001 for ViT and MLP, else 0.01.")] = None,
     decay_every: Annotated[int, typer.Option("--decay-every", min=1, help="Divide the rate by 10 so often.")] = 5,
     weight_decay: Annotated[float, typer.Option("--weight-decay", min=0.0)] = 0.0,
+    optimizer: Annotated[str, typer.Option("--optimizer", help="sgd or adamw.")] = "sgd",
+    schedule: Annotated[str, typer.Option("--schedule", help="steps (the paper's) or cosine.")] = "steps",
+    warm_up: Annotated[float, typer.Option("--warm-up", help="Epochs in which the rate rises from 0.")] = 0.0,
+    smoothing: Annotated[float, typer.Option("--smoothing", help="Label smoothing.")] = 0.0,
+    zoom: Annotated[float, typer.Option("--zoom", help="Smallest share of a side that a random crop keeps.")] = 1.0,
+    shift: Annotated[int, typer.Option("--shift", help="Most pixels by which a photo is moved.")] = 0,
     seed: Annotated[int, typer.Option("--seed")] = 0,
     patch: Annotated[
         str | None, typer.Option("--patch", help="Patch of the final figures; default: 1/7 of the side.")
     ] = None,
     images: Annotated[int, typer.Option("--images", min=1, help="Held-out photos for the certified figures.")] = 500,
+    precision: Annotated[str, typer.Option("--precision", help="Of the certified figures; see `certify`.")] = "auto",
+    half: Annotated[bool, typer.Option("--half", help="Save (and measure) the weights rounded to fp16.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the network: worth it on a GPU.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
@@ -193,10 +241,16 @@ def train(
         weight_decay=weight_decay,
         cutout=cutout,
         seed=seed,
+        optimizer=optimizer,
+        schedule=schedule,
+        warm_up=warm_up,
+        smoothing=smoothing,
+        zoom=zoom,
+        shift=shift,
     )
     start = None if weights is None else str(weights)
     run(data, validation, model, recipe, out, weights=start, pretrained=pretrained, image=image, patch=patch,
-        images=images, device=device)  # fmt: skip
+        images=images, precision=precision, half=half, compiled=compile, device=device)  # fmt: skip
 
 
 @app.command()
@@ -219,6 +273,81 @@ def table(
     from certmask.cli.table import run
 
     run(runs, as_json=json, markdown=markdown)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Results files of `certify`, `demo` or `attack`.")],
+    out: Annotated[Path, typer.Option("--out", help="The page; tables in other forms go beside it.")] = Path(
+        "report.html"
+    ),
+    photos: Annotated[
+        str | None, typer.Option("--photos", help="The photos of the runs, as `certify` takes them, for a gallery.")
+    ] = None,
+    gallery: Annotated[int, typer.Option("--gallery", min=0, help="Most pictures in the gallery.")] = 12,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Also write the tables as Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Also write the figures as CSV, shares from 0 to 1.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Also write the tables for LaTeX with booktabs.")] = False,
+) -> None:
+    """One HTML page from results files: what was proved in words, tables, plots, a gallery, provenance; no network."""
+    from certmask.cli.report import Forms, run
+
+    run(runs, out, Forms(markdown, csv, latex), photos, gallery)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, table3, table4, figure-mask-size, figure-patch-size, appendix-d, fold, pareto, "
+            "counts, or all."
+        ),
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="As for `certify`, or NAME=WEIGHTS; repeatable. Default: the paper's three."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", help="NAME=SOURCE, a source as for `certify`; imagenet, imagenette and cifar10 are the paper's."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for results, tables, plots; runs are continued.")] = Path(
+        "runs/reproduce"
+    ),
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Only report: read the results in this folder, run nothing.")
+    ] = None,
+    images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
+    patch_share: Annotated[
+        str | None, typer.Option("--patch-share", help="Only these patches: 1,2,3 (figure-patch-size: 30,50 pixels).")
+    ] = None,
+    most_masks: Annotated[
+        int, typer.Option("--most-masks", min=1, help="A cover with more masks sees only a few images.")
+    ] = 20_000,
+    few_images: Annotated[int, typer.Option("--few-images", min=1, help="How many those are.")] = 3,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many passes each run takes.")] = False,
+    margin: MarginOption = "auto",
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+    batch: BatchOption = None,
+    backend: BackendOption = "auto",
+) -> None:
+    """The paper's tables and figures, and what goes beyond them: run every model on every data set, then report."""
+    from certmask.cli.choices import Choices
+    from certmask.cli.reproduce import patches_from, run, run_report
+    from certmask.experiments import PAPER_MODELS
+    from certmask.experiments.plan import Limits
+
+    if from_ is not None:
+        run_report(name, from_, from_ if out == Path("runs/reproduce") else out)
+        return
+    limits = Limits(images, few_images, most_masks, patches_from(patch_share))
+    choices = Choices("", None, "32", None, "spread", "1x1", [], "aligned", "mean-probability", 0.5, margin)
+    choices = choices.on(device, precision, batch, backend)
+    run(name, model or PAPER_MODELS, data or [], choices, limits, out, dry=dry_run)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from certmask.margin import measured_margin
 from certmask.report import summarize
 from certmask.results import read_results
 from certmask.run import certify_run
-from certmask.zoo import crop_share, imagenet_synsets
+from certmask.zoo import crop_share, imagenet_names, imagenet_synsets
 
 
 def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
@@ -23,7 +23,7 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     fixed = choices.fixed_margin()
     classifier = choices.classifier()
     cover = choices.cover(classifier)
-    dataset = load_dataset(source, class_aliases(classifier), crop_share(choices.model)).first(images)
+    dataset = load_dataset(source, class_aliases(classifier), crop_share(choices.model)).spread(images)
     if skip_bad:
         dataset, bad = dataset.readable()
         err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
@@ -49,6 +49,10 @@ def run_margin(classifier: Classifier, cover: Cover, dataset: Dataset, path: Pat
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
     """Names that folders and label files may use for each class."""
-    if classifier.classes == 1000:
-        return list(zip(imagenet_synsets(), classifier.class_names, strict=True))
-    return [(name,) for name in classifier.class_names]
+    synsets, english = imagenet_synsets(), imagenet_names()
+    if classifier.classes == len(english):
+        return list(zip(synsets, classifier.class_names, strict=True))
+    return [
+        (name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name))
+        for name in classifier.class_names
+    ]

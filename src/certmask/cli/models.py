@@ -8,16 +8,19 @@ import typer
 
 from certmask.cli.console import percent
 from certmask.errors import ClassifierError
-from certmask.zoo import DEFAULT_MODEL, Card
+from certmask.zoo import DEFAULT_MODEL, Card, shipped_models
 from certmask.zoo.card import read_card
+from certmask.zoo.models import SHIPPED
 from certmask.zoo.timm_import import import_timm
 
 
 def run(folder: Path) -> None:
-    """The embedded model, checkpoints with cards, and how many names timm knows."""
+    """The embedded model, the shipped ones, checkpoints with cards, and how many names timm knows."""
     timm = import_timm()
     config = timm.get_pretrained_cfg("tf_efficientnet_lite0")
     _print(DEFAULT_MODEL, Card("", ("",) * 1000, config.input_size[1:], config.mean, config.std, config.crop_pct))
+    for name in shipped_models():
+        _print(name, read_card(SHIPPED / f"{name}.safetensors"))
     for checkpoint in sorted(folder.glob("**/*.safetensors")) if folder.is_dir() else []:
         try:
             _print(str(checkpoint), read_card(checkpoint))

@@ -66,9 +66,11 @@ class Dataset:
                 bad.append(str(error))
         return replace(self, samples=tuple(good)), bad
 
-    def first(self, count: int | None) -> Dataset:
-        """The first ``count`` photos."""
-        return self if count is None else replace(self, samples=self.samples[:count])
+    def spread(self, count: int | None) -> Dataset:
+        """``count`` photos, evenly spaced from the first on, so that no class folder is favoured; None takes all."""
+        if count is None or count >= len(self):
+            return self
+        return replace(self, samples=tuple(self.samples[number * len(self) // count] for number in range(count)))
 
     def without(self, names: frozenset[str]) -> Dataset:
         """The photos that are not among ``names``."""

@@ -1,4 +1,4 @@
-"""Where labelled photos come from: class folders (also inside a tar), a CSV file, CIFAR-10's batches, the demo set."""
+"""Where labelled photos come from: class folders (also inside a tar), a CSV file, CIFAR-10's batches, the demo sets."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from certmask.data.dataset import Dataset, Sample
 from certmask.data.photo import SUFFIXES, read_photo
 from certmask.errors import DataError
 
+DEMOS = {"demo": "imagenet_*.jpg", "demo-cifar10": "cifar10_*.png"}
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, crop: float) -> Dataset:
-    """A folder of class folders, a tar of one (``FILE.tar:FOLDER``), a CSV, CIFAR-10's batches, or ``demo``.
+    """A folder of class folders, a tar of one (``FILE.tar:FOLDER``), a CSV, CIFAR-10's batches, or a demo set.
 
     ``classes[c]`` lists the names that stand for class ``c``, a class number is understood, too; None takes the
     folders' names in order.
     """
     path = Path(source)
-    if source == "demo" and not path.exists():
-        return _demo(crop)
+    if source in DEMOS and not path.exists():
+        return _demo(source, crop)
     archive, _, inside = source.partition(".tar")
     if not path.is_dir() and Path(f"{archive}.tar").is_file():
         return Dataset(source, tuple(_tar(Path(f"{archive}.tar"), inside.strip(":/"), classes)), crop)
@@ -44,7 +45,9 @@ def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, crop: flo
         return Dataset(path.name, tuple(_folder(path, classes)), crop)
     if path.is_file():
         return Dataset(path.name, tuple(_csv(path, classes)), crop)
-    raise DataError(f"expected a folder of class folders, a tar, a CSV file or the built-in set 'demo', got {source!r}")
+    raise DataError(
+        f"expected a folder of class folders, a tar, a CSV file or a built-in set ({', '.join(DEMOS)}), got {source!r}"
+    )
 
 
 def class_folders(source: str) -> list[str]:
@@ -164,15 +167,14 @@ def _cifar(folder: Path, batches: list[str]) -> Iterator[Sample]:
             yield Sample(f"{batch}/{number}", label, partial(Image.fromarray, image))
 
 
-def _demo(crop: float) -> Dataset:
-    """The 20 labelled ImageNet photos inside the package foolbox; each file name ends with its class number."""
+def _demo(source: str, crop: float) -> Dataset:
+    """Labelled photos inside the package foolbox, 20 of each set; each file name ends with its class number."""
     found = importlib.util.find_spec("foolbox")
     if found is None or not found.submodule_search_locations:
         raise DataError("expected the package foolbox for the demo photos, got none: pip install 'certmask[demo]'")
     folder = Path(next(iter(found.submodule_search_locations))) / "data"
-    photos = sorted(folder.glob("imagenet_*.jpg"))
+    photos = sorted(folder.glob(DEMOS[source]))
     if not photos:
         raise DataError(f"expected the demo photos inside the package foolbox, got none in {folder.name}")
-    return Dataset(
-        "demo", tuple(Sample(p.name, int(p.stem.split("_")[2]), partial(read_photo, p)) for p in photos), crop
-    )
+    samples = (Sample(p.name, int(p.stem.split("_")[2]), partial(read_photo, p)) for p in photos)
+    return Dataset(source, tuple(samples), crop)

@@ -36,7 +36,8 @@ def greedy_cutout(
 ) -> Tensor:
     """Each square where the current model's loss is highest, one after the other (after Saha et al. 2023).
 
-    ``losses`` gives one loss per image. The size is drawn anew for every batch; candidates form a grid.
+    ``losses`` takes the batch once per candidate place, one copy after the other, and gives one loss per image. The
+    size is drawn anew for every batch; candidates form a grid.
     """
     height, width = images.shape[2:]
     share = recipe.greedy_shares[int(torch.randint(len(recipe.greedy_shares), (1,), generator=chance))]
@@ -45,8 +46,8 @@ def greedy_cutout(
     lefts = torch.linspace(0, max(width - side, 0), recipe.greedy_per_axis).long()
     places = torch.cartesian_prod(tops, lefts).to(images.device)
     for _ in range(recipe.squares):
-        everywhere = [place.expand(len(images), 2) for place in places]
-        tried = torch.stack([losses(cut(images, at[:, 0], at[:, 1], side, fill)) for at in everywhere])
-        worst = places[tried.argmax(dim=0)]
+        top, left = places.repeat_interleave(len(images), dim=0).unbind(1)
+        tried = losses(cut(images.repeat(len(places), 1, 1, 1), top, left, side, fill))
+        worst = places[tried.view(len(places), len(images)).argmax(dim=0)]
         images = cut(images, worst[:, 0], worst[:, 1], side, fill)
     return images

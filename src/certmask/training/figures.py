@@ -1,34 +1,45 @@
-"""What a trained model certifies: one mask and two masks, on held-out photos."""
+"""What a trained model certifies: one mask and two masks, on held-out photos, as a results file and in short."""
 
 from __future__ import annotations
 
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
 from certmask.engine import Engine
-from certmask.evaluation import Scheme, examine
+from certmask.evaluation import Scheme
 from certmask.geometry import Patch
+from certmask.margin import measured_margin
+from certmask.report import summarize
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
+from certmask.run import certify_run
 
 PER_AXIS = 6
+CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
 
 
-def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch) -> dict[str, Any]:
-    """Clean, one-mask (detection) and two-mask (recovery) certified accuracy with PatchCleanser's 6×6 masks."""
+def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, path: Path) -> dict[str, Any]:
+    """Clean, one-mask (detection) and two-mask (recovery) certified accuracy with PatchCleanser's 6×6 masks.
+
+    The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
+    """
     cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
-    schemes = [Scheme(cover, Undefended()), Scheme(cover, JuryDetection()), Scheme(cover, PatchCleanser())]
-    labels = [sample.label for sample in dataset.samples]
-    engine = Engine(classifier, [cover])
-    found = [(labels[f.number], f.value) for f in examine(engine, dataset.tensors(classifier.size), labels, schemes)]
+    margin = measured_margin(Engine(classifier, [cover]), list(islice(dataset.tensors(classifier.size), 2)))
+    rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
+    schemes = [Scheme(cover, rule, name) for name, rule in rules.items()]
+    path.unlink(missing_ok=True)
+    lines = {line.scheme: line for line in summarize(*certify_run(classifier, dataset, schemes, path))}
     return {
-        "images": len(found),
+        "images": lines[CLEAN].images,
         "data": dataset.describe(),
         "patch": list(patch.size),
         "mask": list(cover.mask),
+        "margin": margin,
         "precision": classifier.precision,
-        "clean_accuracy": sum(bare.right(label) for label, (bare, _, _) in found) / len(found),
-        "certified_detection_one_mask": sum(bool(one.certified) for _, (_, one, _) in found) / len(found),
-        "certified_recovery_two_masks": sum(bool(two.certified) for _, (_, _, two) in found) / len(found),
+        "clean_accuracy": lines[CLEAN].clean_accuracy,
+        "certified_detection_one_mask": lines[ONE].certified_detection,
+        "certified_recovery_two_masks": lines[TWO].certified_recovery,
     }

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from certmask.errors import CertmaskError
 
 CUTOUTS = ("none", "random", "greedy")
+CHOICES = {"cutout": CUTOUTS, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine")}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """SGD with momentum, the rate divided by 10 every 5 epochs, two Cutout squares of 128 px at 224 (scaled)."""
+    """SGD with momentum, the rate divided by 10 every 5 epochs, two Cutout squares of 128 px at 224 (scaled).
+
+    ``zoom`` is the smallest share of a side that a random crop keeps (1: no crop), ``shift`` the most pixels by which
+    a photo is moved, ``warm_up`` counts epochs.
+    """
 
     epochs: int = 10
     batch: int = 64
@@ -27,14 +33,37 @@ class Recipe:
     greedy_per_axis: int = 3
     flip: bool = True
     seed: int = 0
+    optimizer: str = "sgd"
+    schedule: str = "steps"
+    warm_up: float = 0.0
+    smoothing: float = 0.0
+    zoom: float = 1.0
+    shift: int = 0
 
     def __post_init__(self) -> None:
-        if self.cutout not in CUTOUTS:
-            raise CertmaskError(f"expected cutout to be one of {', '.join(CUTOUTS)}, got {self.cutout!r}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise CertmaskError(f"expected {name} to be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if min(self.epochs, self.batch, self.decay_every) < 1 or not self.rate > 0:
             raise CertmaskError(
                 f"expected positive epochs, batch and rate, got {self.epochs}, {self.batch}, {self.rate}"
             )
+        if not (
+            0 < self.zoom <= 1 and 0 <= self.smoothing < 1 and 0 <= self.warm_up <= self.epochs and self.shift >= 0
+        ):
+            raise CertmaskError(
+                "expected zoom in (0, 1], smoothing in [0, 1), warm-up of at most all epochs and shift of at least 0, "
+                f"got {self.zoom}, {self.smoothing}, {self.warm_up} and {self.shift}"
+            )
+
+    def rate_at(self, epoch: float) -> float:
+        """The rate after so many epochs, a fraction of one included."""
+        if epoch < self.warm_up:
+            return self.rate * (epoch + 1e-3) / self.warm_up
+        if self.schedule == "steps":
+            return self.rate * self.decay ** (int(epoch) // self.decay_every)
+        done = (epoch - self.warm_up) / max(self.epochs - self.warm_up, 1e-9)
+        return self.rate * (1 + math.cos(math.pi * min(done, 1.0))) / 2
 
 
 def paper_rate(architecture: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,52 +13,38 @@ import torch
 from torch import Tensor, nn
 
 from certmask.classifier import Colour
-from certmask.data import Dataset
 from certmask.errors import CertmaskError
-from certmask.geometry import Size
+from certmask.training.crop import random_crop, random_shift
 from certmask.training.cutout import greedy_cutout, random_cutout
+from certmask.training.photos import Photos
 from certmask.training.recipe import Recipe
 
 History = list[dict[str, float]]
-MEMORY = 16 << 30
-
-
-class Photos:
-    """A data set as bytes in memory, ``[n, 3, height, width]``; an error if it would not fit."""
-
-    def __init__(self, dataset: Dataset, size: Size, progress: Callable[[int], None]) -> None:
-        need = len(dataset) * 3 * size[0] * size[1]
-        if need > MEMORY:
-            raise CertmaskError(
-                f"expected training photos of at most {MEMORY >> 30} GiB as bytes, got {need >> 30} GiB"
-            )
-        self.pixels = torch.empty(len(dataset), 3, *size, dtype=torch.uint8)
-        for number, image in enumerate(dataset.tensors(size)):
-            self.pixels[number] = (image * 255).round().to(torch.uint8)
-            progress(1)
-        self.labels = torch.tensor([sample.label for sample in dataset.samples])
-
-    def batches(self, order: Tensor, batch: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches in the given order, on the device, in [0, 1]."""
-        for part in torch.split(order, batch):
-            yield self.pixels[part].to(device).float() / 255, self.labels[part].to(device)
+CHECK_BATCH = 256
 
 
 class Trainer:
     """Trains a network on photos; after every epoch a checkpoint is written from which the next run goes on."""
 
     def __init__(
-        self, model: nn.Module, photos: Photos, recipe: Recipe, folder: Path, *, mean: Colour, std: Colour, device: str
+        self,
+        model: nn.Module,
+        photos: Photos,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        mean: Colour,
+        std: Colour,
+        device: str,
+        compiled: bool = False,
     ) -> None:
         self.device = torch.device(device)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network: nn.Module = torch.compile(self.model) if compiled else self.model  # type: ignore[assignment]
         self.photos, self.recipe, self.folder = photos, recipe, folder
         self.fill = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self.scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(), lr=recipe.rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
-        )
-        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, recipe.decay_every, recipe.decay)
+        self.optimizer = _optimizer(self.model, recipe)
         self.history: History = []
 
     def run(self, validation: Photos | None, progress: Callable[[dict[str, float]], None]) -> History:
@@ -78,43 +64,56 @@ class Trainer:
         chance = torch.Generator().manual_seed(1_000_003 * self.recipe.seed + epoch)
         torch.manual_seed(1_000_003 * self.recipe.seed + epoch)
         order = torch.randperm(len(self.photos.labels), generator=chance)
-        rate = self.optimizer.param_groups[0]["lr"]
+        steps = max(len(order) // self.recipe.batch, 1)
+        order = order[: steps * self.recipe.batch]
         self.model.train()
         total, right = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        for images, labels in self.photos.batches(order, self.recipe.batch, self.device):
-            if self.recipe.flip:
-                mirrored = torch.rand(len(images), 1, 1, 1, generator=chance).to(self.device) < 0.5
-                images = torch.where(mirrored, images.flip(3), images)  # noqa: PLW2901
-            logits = self._logits(self._occluded(images, labels, chance))
-            loss = nn.functional.cross_entropy(logits.float(), labels)
+        for step, (images, labels) in enumerate(self.photos.batches(order, self.recipe.batch, self.device)):
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.recipe.rate_at(epoch + step / steps)
+            logits = self._logits(self._occluded(self._varied(images, chance), labels, chance))
+            loss = nn.functional.cross_entropy(logits.float(), labels, label_smoothing=self.recipe.smoothing)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             total += loss.detach() * len(labels)
             right += (logits.argmax(dim=1) == labels).sum()
-        self.schedule.step()
         count = len(order)
         mean_loss = total.item() / count
         if not torch.isfinite(torch.tensor(mean_loss)):
             raise CertmaskError(
                 f"expected a finite training loss, got {mean_loss} in epoch {epoch + 1}: lower the rate"
             )
+        rate = self.recipe.rate_at(epoch)
         return {"epoch": epoch + 1, "rate": rate, "loss": mean_loss, "training_accuracy": right.item() / count}
+
+    def _varied(self, images: Tensor, chance: torch.Generator) -> Tensor:
+        """Mirrored with probability one half, moved and cropped, as the recipe says."""
+        if self.recipe.flip:
+            mirrored = torch.rand(len(images), 1, 1, 1, generator=chance).to(self.device) < 0.5
+            images = torch.where(mirrored, images.flip(3), images)
+        if self.recipe.shift:
+            images = random_shift(images, self.recipe.shift, chance)
+        return random_crop(images, self.recipe.zoom, chance) if self.recipe.zoom < 1 else images
 
     def _occluded(self, images: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
         if self.recipe.cutout == "random":
             return random_cutout(images, self.recipe, self.fill, chance)
         if self.recipe.cutout == "greedy":
             self.model.eval()
-            losses = lambda batch: nn.functional.cross_entropy(self._logits(batch).float(), labels, reduction="none")  # noqa: E731
-            images = greedy_cutout(images, losses, self.recipe, self.fill, chance)
+            images = greedy_cutout(images, lambda tried: self._losses(tried, labels), self.recipe, self.fill, chance)
             self.model.train()
         return images
 
-    def _logits(self, images: Tensor) -> Tensor:
+    def _losses(self, images: Tensor, labels: Tensor) -> Tensor:
+        """One loss per image of a batch that holds several copies of the labelled one."""
+        labels = labels.repeat(len(images) // len(labels))
+        return nn.functional.cross_entropy(self._logits(images).float(), labels, reduction="none")
+
+    def _logits(self, images: Tensor, network: nn.Module | None = None) -> Tensor:
         normal = ((images - self.fill) / self.scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits: Tensor = self.model(normal)
+            logits: Tensor = (network or self.network)(normal)
         return logits
 
     @torch.inference_mode()
@@ -123,8 +122,8 @@ class Trainer:
         self.model.eval()
         order = torch.arange(len(photos.labels))
         right = [
-            (self._logits(images).argmax(dim=1) == labels).sum()
-            for images, labels in photos.batches(order, self.recipe.batch, self.device)
+            (self._logits(images, self.model).argmax(dim=1) == labels).sum()
+            for images, labels in photos.batches(order, CHECK_BATCH, self.device)
         ]
         return torch.stack(right).sum().item() / len(order)
 
@@ -134,7 +133,6 @@ class Trainer:
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(),
             "history": self.history,
             "recipe": json.dumps(asdict(self.recipe)),
         }
@@ -159,5 +157,17 @@ class Trainer:
                 )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
         self.history = state["history"]
+
+
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Weight decay pulls at matrices and kernels only, not at biases and norms."""
+    learnt = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in learnt if p.ndim > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in learnt if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=recipe.rate, betas=(recipe.momentum, 0.999))
+    nesterov = recipe.schedule == "cosine" and recipe.momentum > 0
+    return torch.optim.SGD(groups, lr=recipe.rate, momentum=recipe.momentum, nesterov=nesterov)

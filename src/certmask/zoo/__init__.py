@@ -9,6 +9,7 @@ from certmask.zoo.models import (
     load_classifier,
     load_model,
     load_with_card,
+    shipped_models,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "load_model",
     "load_with_card",
     "save_model",
+    "shipped_models",
 ]

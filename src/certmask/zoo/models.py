@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from certmask.zoo.checkpoint import StateDict, load_weights, read_state_dict
 from certmask.zoo.timm_import import import_timm
 
 DEFAULT_MODEL = "efficientnet-lite0"
+SHIPPED = Path(__file__).parent / "shipped"
 IMAGENET_CLASSES = 1000
 
 
@@ -28,7 +30,7 @@ def load_classifier(
     compiled: bool | None = None,
     backend: str = "torch",
 ) -> Classifier:
-    """A ready classifier: ``efficientnet-lite0`` (embedded), a checkpoint with a card, or a timm name.
+    """A ready classifier: ``efficientnet-lite0`` or a shipped one by name, a checkpoint with a card, or a timm name.
 
     A timm model takes local ``weights``, else it is pretrained through timm, which downloads it once.
     """
@@ -39,20 +41,23 @@ def load_classifier(
         mean=card.mean,
         std=card.std,
         classes=len(card.classes),
-        class_names=card.classes,
+        class_names=readable_names(card.classes),
         device=device,
         precision=precision,
         batch=batch,
         compiled=compiled,
         backend=backend,
-        name=name,
+        name=_short(name),
     )
 
 
 def load_with_card(name: str, weights: str | Path | None = None) -> tuple[nn.Module, Card]:
     """The bare network of a name, and the classes and preprocessing that belong to it."""
-    if name.endswith(".safetensors"):
-        return load_checkpoint(Path(name))
+    checkpoint = checkpoint_path(name)
+    if checkpoint is not None:
+        if weights is not None:
+            raise ClassifierError(f"expected no further weights for {name}, which brings its own, got {weights}")
+        return load_checkpoint(checkpoint)
     model: Any = _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights)
     config = model.pretrained_cfg
     count = int(model.num_classes)
@@ -70,10 +75,40 @@ def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
 
 def crop_share(name: str) -> float:
     """The share of the resized photo that the model's centre crop keeps."""
-    if name.endswith(".safetensors"):
-        return read_card(Path(name)).crop
+    checkpoint = checkpoint_path(name)
+    if checkpoint is not None:
+        return read_card(checkpoint).crop
     config = import_timm().get_pretrained_cfg(_timm_name(name))
     return float(config.crop_pct if config is not None else 0.875)
+
+
+def checkpoint_path(name: str) -> Path | None:
+    """The checkpoint that a name stands for: a ``.safetensors`` file, or one that comes with certmask; else None."""
+    if name.endswith(".safetensors"):
+        return Path(name)
+    return SHIPPED / f"{name}.safetensors" if name in shipped_models() else None
+
+
+def _short(name: str) -> str:
+    """How results files call a model: a checkpoint by its file's name, or its folder's where that is ``model``."""
+    path = Path(name)
+    if path.suffix != ".safetensors":
+        return name
+    return path.stem if path.stem != "model" else path.resolve().parent.name
+
+
+def shipped_models() -> list[str]:
+    """Names of the trained models that come with certmask."""
+    return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+
+
+def readable_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """WordNet ids replaced by the English names of ImageNet's classes; other names stay."""
+    if not all(name[:1] == "n" and name[1:].isdigit() for name in classes):
+        return tuple(classes)
+    english = dict(zip(imagenet_synsets(), imagenet_names(), strict=True))
+    names = tuple(english.get(name, name) for name in classes)
+    return names if len(set(names)) == len(names) else tuple(classes)
 
 
 def imagenet_names() -> list[str]:
@@ -101,7 +136,8 @@ def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
     timm = import_timm()
     if not timm.is_model(_timm_name(name)):
         raise ClassifierError(
-            f"expected {DEFAULT_MODEL}, a .safetensors file or a model name that timm knows, got {name!r}"
+            f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors file or a model name that timm "
+            f"knows, got {name!r}"
         )
     if weights is not None:
         state = read_state_dict(Path(weights))

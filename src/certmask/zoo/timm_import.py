@@ -13,12 +13,21 @@ from typing import Any
 
 import torch
 
+from certmask.zoo.variants import register
+
 _MISSING = "operator torchvision::nms does not exist"
 _declared: list[Any] = []
 
 
 def import_timm() -> ModuleType:
-    """Return the timm module, declaring torchvision's missing operators if that is what stands in the way."""
+    """Return the timm module, with certmask's own architectures registered."""
+    timm = _import_timm()
+    register()
+    return timm
+
+
+def _import_timm() -> ModuleType:
+    """Import timm, declaring torchvision's missing operators if that is what stands in the way."""
     try:
         import timm
     except RuntimeError as error:

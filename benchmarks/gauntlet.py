@@ -1,0 +1,78 @@
+"""Certifies photos under eight defences of one model, then attacks everything that was certified.
+
+    python -m benchmarks.gauntlet DATA --model deit_tiny_patch16_224 --weights FILE --out results/attacks/deit-tiny
+
+writes ``OUT-certified.jsonl`` and ``OUT-attempts.jsonl``, both append-only: a run that was cut off goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+from certmask.attacks.budget import Budget
+from certmask.cli.attack import Target
+from certmask.cli.attack import run as attack
+from certmask.cli.certify import class_aliases
+from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
+from certmask.data import load_dataset
+from certmask.engine import Engine
+from certmask.evaluation import Scheme
+from certmask.geometry import Patch
+from certmask.margin import measured_margin
+from certmask.results import read_results
+from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
+from certmask.run import certify_run
+from certmask.zoo import crop_share, load_classifier
+
+PATCH = Patch(32, 32)
+
+
+def schemes(margin: float) -> list[Scheme]:
+    """The paper's own setting, its rule with k = 1, and every rule with a guarantee, against a 32×32 patch on 224."""
+    single, fourfold = minimal_cover(224, PATCH, 64), spread_cover(224, PATCH, 80, 2)
+    return [
+        Scheme(single, Undefended(), "undefended"),
+        Scheme(offset_cover(224, PATCH, 48, (2, 3)), Published(margin), "published rule k=6, mask 48"),
+        Scheme(single, Published(margin), "published rule k=1, mask 64"),
+        Scheme(fourfold, JuryDetection(margin=margin), "jury detection k=4, mask 80"),
+        Scheme(single, MinorityReports(0.5, margin), "minority reports, mask 64"),
+        Scheme(single, JuryRecovery("all", margin=margin), "jury recovery k=1, mask 64"),
+        Scheme(fourfold, JuryRecovery("aligned", margin=margin), "jury recovery k=4, mask 80"),
+        Scheme(patchcleanser_cover(224, PATCH, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--weights")
+    parser.add_argument("--images", type=int, default=160, help="photos to certify")
+    parser.add_argument("--attacked", type=int, default=30, help="certified images to attack per defence")
+    parser.add_argument("--places", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--views", type=int, default=16)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", required=True)
+    options = parser.parse_args()
+    certified = Path(f"{options.out}-certified.jsonl")
+    classifier = load_classifier(options.model, options.weights, device=options.device)
+    dataset = load_dataset(options.data, class_aliases(classifier), crop_share(options.model)).spread(options.images)
+    if certified.is_file():
+        margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["schemes"].values())
+    else:
+        engine = Engine(classifier, [scheme.cover for scheme in schemes(0.0)])
+        margin = measured_margin(engine, list(islice(dataset.tensors(classifier.size), 2)))
+    certify_run(classifier, dataset, schemes(margin), certified)
+    print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
+    weights = None if options.weights is None else Path(options.weights)
+    target = Target(certified, options.data, options.model, weights, options.device, [],
+                    Path(f"{options.out}-attempts.jsonl"))  # fmt: skip
+    budget = Budget(options.attacked, options.places, 1, options.steps, options.views)
+    attack(target, budget, at_once=None, save=2)
+
+
+if __name__ == "__main__":
+    main()

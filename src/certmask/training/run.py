@@ -1,0 +1,68 @@
+"""A training run: epochs, then the figures, then the checkpoint with its card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torch import nn
+
+from certmask.classifier import Classifier
+from certmask.data import Dataset
+from certmask.geometry import Patch
+from certmask.report.curves import draw_curves
+from certmask.training.figures import certified_figures
+from certmask.training.photos import Photos
+from certmask.training.recipe import Recipe
+from certmask.training.trainer import Trainer
+from certmask.zoo import Card, save_model
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Labelled photos as a data set (where they come from) and as tensors (how they are read)."""
+
+    dataset: Dataset
+    photos: Photos
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What is measured at the end: a patch, on so many held-out photos, in one precision."""
+
+    patch: Patch
+    images: int = 500
+    precision: str = "auto"
+
+
+def train_run(
+    model: nn.Module,
+    card: Card,
+    recipe: Recipe,
+    lessons: Lesson,
+    held_out: Lesson,
+    exam: Exam,
+    folder: Path,
+    *,
+    device: str,
+    half: bool = False,
+    compiled: bool = False,
+    progress: Callable[[dict[str, float]], None] = lambda _: None,
+) -> Card:
+    """Train what is not trained yet, measure, and write ``model.safetensors`` with its card, curves and results.
+
+    With ``half`` the weights are rounded to fp16 before they are measured and saved.
+    """
+    trainer = Trainer(model, lessons.photos, recipe, folder, mean=card.mean, std=card.std, device=device,
+                      compiled=compiled)  # fmt: skip
+    history = trainer.run(held_out.photos, progress)
+    model = model.cpu().half().float() if half else model.cpu()
+    classifier = Classifier(model, card.size, mean=card.mean, std=card.std, class_names=card.classes, device=device,
+                            precision=exam.precision, compiled=compiled, name=card.architecture)  # fmt: skip
+    metrics = certified_figures(classifier, held_out.dataset.spread(exam.images), exam.patch, folder / "figures.jsonl")
+    metrics["validation_accuracy"] = history[-1]["validation_accuracy"]
+    about = {**card.data, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
+    finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
+    draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")
+    return save_model(model, finished, folder / "model.safetensors", half=half)

@@ -1,0 +1,99 @@
+"""The trained models that come with certmask: they load by name, know their classes, and their cards tell the truth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from test_cli import certmask
+
+from certmask.cli.certify import class_aliases
+from certmask.data import load_dataset
+from certmask.errors import ClassifierError
+from certmask.report import summarize
+from certmask.results import read_results
+from certmask.zoo import load_classifier, shipped_models
+from certmask.zoo.card import read_card
+from certmask.zoo.models import SHIPPED
+
+ROWS = Path(__file__).resolve().parent.parent / "results" / "models"
+MEASURED = sorted(ROWS.glob("*.json"))
+SCHEMES = {
+    "clean_accuracy": ("undefended", "clean_accuracy"),
+    "certified_detection_one_mask": ("jury-detection", "certified_detection"),
+    "certified_recovery_two_masks": ("patchcleanser", "certified_recovery"),
+}
+
+
+def test_two_models_are_shipped_and_they_are_small() -> None:
+    assert shipped_models() == ["deit_tiny-imagenette", "resnet26-cifar10"]
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 15e6
+    for name in shipped_models():
+        tensors = load_file(SHIPPED / f"{name}.safetensors").values()
+        assert {str(t.dtype) for t in tensors if t.is_floating_point()} == {"torch.float16"}
+        assert name in certmask("models").stdout
+
+
+@pytest.mark.parametrize("card", MEASURED, ids=lambda path: path.stem)
+def test_every_card_says_what_its_rows_say(card: Path) -> None:
+    """Each figure on the card of a trained model is counted again from the committed rows, image by image."""
+    header, rows = read_results(card.with_suffix(".jsonl.gz"))
+    metrics = json.loads(card.read_text())["metrics"]
+    lines = {line.scheme: line for line in summarize(header, rows)}
+    assert len({row["image"] for row in rows}) == metrics["images"] >= 500
+    assert header["data"] == metrics["data"]
+    assert header["model"]["precision"] == metrics["precision"]
+    for figure, (scheme, column) in SCHEMES.items():
+        assert getattr(lines[scheme], column) == metrics[figure]
+        assert lines[scheme].patch == tuple(metrics["patch"])
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [("deit_tiny-imagenette", "imagenette-deit_tiny-greedy"), ("resnet26-cifar10", "cifar10-resnet26w2-greedy")],
+)
+def test_the_shipped_card_is_that_of_the_measured_model(name: str, card: str) -> None:
+    """And the weights are the card's: loading compares their sha256."""
+    assert (SHIPPED / f"{name}.json").read_text() == (ROWS / f"{card}.json").read_text()
+    assert load_classifier(name).classes == 10
+
+
+def test_cutout_certifies_more_than_none() -> None:
+    """The effect that training is for, on the committed rows of every model trained both ways."""
+    pairs = [(path, path.with_name(path.name.replace("-none", "-random"))) for path in MEASURED if "-none" in path.name]
+    assert len(pairs) == 4
+    for without, with_cutout in pairs:
+        none, some = (json.loads(path.read_text())["metrics"] for path in (without, with_cutout))
+        assert some["certified_recovery_two_masks"] > none["certified_recovery_two_masks"] + 0.03
+
+
+def test_the_cifar_model_certifies_the_demo_photos(tmp_path: Path) -> None:
+    """20 real photos, through the real command, against any 5×5 patch."""
+    certmask("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--backend", "torch",
+             "--rule", "undefended", "--rule", "patchcleanser", "--out", tmp_path / "run.jsonl")  # fmt: skip
+    lines = {line.scheme: line for line in summarize(*read_results(tmp_path / "run.jsonl"))}
+    assert lines["undefended"].images == 20
+    assert lines["undefended"].clean_accuracy >= 0.85
+    assert lines["patchcleanser"].certified_recovery is not None
+    assert lines["patchcleanser"].certified_recovery >= 0.4
+
+
+def test_imagenettes_classes_are_known_by_synset_and_by_name() -> None:
+    classifier = load_classifier("deit_tiny-imagenette")
+    assert classifier.class_names[0] == "tench"
+    assert ("garbage truck", "n03417042") in class_aliases(classifier)
+    assert read_card(SHIPPED / "deit_tiny-imagenette.safetensors").crop == 1.0
+
+
+def test_further_weights_for_a_shipped_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClassifierError, match=r"expected no further weights .*got"):
+        load_classifier("resnet26-cifar10", tmp_path / "w.safetensors")
+
+
+def test_the_cifar_demo_photos_are_labelled() -> None:
+    dataset = load_dataset("demo-cifar10", None, 1.0)
+    assert len(dataset) == 20
+    assert {sample.label for sample in dataset.samples} <= set(range(10))
+    assert next(dataset.tensors((32, 32))).shape == (3, 32, 32)
