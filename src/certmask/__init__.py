@@ -9,6 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from certmask.attacks import AdaptiveAttack as AdaptiveAttack
+    from certmask.attacks import PatchAttack as PatchAttack
+    from certmask.attacks import RandomSearch as RandomSearch
+    from certmask.attacks import UniversalPatch as UniversalPatch
+    from certmask.attacks import worst_case as worst_case
     from certmask.certificate import Certificate as Certificate
     from certmask.certificate import Decision as Decision
     from certmask.certificate import Guarantee as Guarantee
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
+    "attacks": ["AdaptiveAttack", "PatchAttack", "RandomSearch", "UniversalPatch", "worst_case"],
     "certificate": ["Certificate", "Decision", "Guarantee"],
     "classifier": ["Classifier"],
     "covers": [

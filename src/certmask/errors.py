@@ -29,3 +29,11 @@ class DataError(CertmaskError, ValueError):
 
 class ResultsError(CertmaskError, ValueError):
     """A results file cannot be read, written or continued."""
+
+
+class AttackError(CertmaskError, ValueError):
+    """An attack that was asked for wrongly, or that did more than a patch may do."""
+
+
+class BrokenCertificateError(CertmaskError):
+    """An attack got through where a proof said that none can: a fault in this program."""

@@ -1,0 +1,139 @@
+"""What every attack has in common: it is checked before, and judged after, by somebody else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import torch
+from torch import Tensor
+
+from certmask.attacks.pasting import checked_corners, cut, eight_bits, paste
+from certmask.certificate import Decision, Guarantee
+from certmask.classifier import Classifier, checked_images
+from certmask.engine import Engine
+from certmask.errors import AttackError
+from certmask.evaluation import Scheme, examine
+from certmask.geometry import Patch, Size
+
+Judge = Callable[[Tensor], Sequence[Decision]]
+"""The deployed function: pictures ``[n, 3, H, W]`` in [0, 1] to decisions."""
+
+
+def classifier_judge(classifier: Classifier) -> Judge:
+    """A classifier without a defence; it never raises an alert."""
+    return lambda pictures: [Decision(int(label)) for label in classifier(pictures).argmax(dim=1)]
+
+
+def defence_judge(engine: Engine, scheme: Scheme) -> Judge:
+    """A whole defence, exactly as it is deployed."""
+
+    def judge(pictures: Tensor) -> list[Decision]:
+        findings = sorted(examine(engine, pictures.cpu(), None, [scheme]), key=lambda finding: finding.number)
+        return [Decision(finding.value[0].label, finding.value[0].alert) for finding in findings]
+
+    return judge
+
+
+def breaks(guarantee: Guarantee, decision: Decision, label: int) -> bool:
+    """Whether a decision about an attacked picture is not what the guarantee promised for its true label."""
+    if guarantee is Guarantee.DETECTION:
+        return decision.label != label and not decision.alert
+    if guarantee is Guarantee.RECOVERY:
+        return decision.label != label or decision.alert
+    return decision.label != label
+
+
+@dataclass(frozen=True)
+class Job:
+    """Clean images ``[n, 3, H, W]`` with true labels ``[n]``, and the patch that the attacker may put on each.
+
+    ``corners`` ``[n, 2]`` fixes the places, else the attack chooses; ``targets`` ``[n]`` asks for these classes, else
+    any wrong class will do.
+    """
+
+    images: Tensor
+    labels: Tensor
+    patch: Patch
+    corners: Tensor | None = None
+    targets: Tensor | None = None
+
+    @property
+    def size(self) -> Size:
+        return int(self.images.shape[2]), int(self.images.shape[3])
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def checked(self) -> Job:
+        """The same job; an error that says what is wrong with it."""
+        if self.images.ndim != 4 or not len(self.images):
+            raise AttackError(f"expected at least one image, [n, 3, height, width], got {list(self.images.shape)}")
+        images = checked_images(self.images, self.size)
+        self.patch.positions(self.size)
+        _check_classes(self.labels, len(self), "labels")
+        corners = self.corners
+        if corners is not None:
+            corners = checked_corners(corners, len(self), self.patch, self.size)
+        if self.targets is not None:
+            _check_classes(self.targets, len(self), "targets")
+            if (self.targets.cpu() == self.labels.cpu()).any():
+                raise AttackError("expected targets that differ from the true labels, got the same")
+        return replace(self, images=images, labels=self.labels.long(), corners=corners)
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What came of a job: pictures, where their patches are, and how the deployed function decided about them."""
+
+    pictures: Tensor
+    corners: Tensor
+    decisions: tuple[Decision, ...]
+
+    def fooled(self, labels: Tensor) -> Tensor:
+        """Where another class than the true one is answered, ``[n]``, alert or not."""
+        return torch.tensor([decision.label for decision in self.decisions]) != labels.cpu()
+
+
+class Attack(ABC):
+    """``attack(job, judge)`` patches pictures and lets ``judge`` decide; no attack grades itself.
+
+    What is judged has 8 bits per value and differs from the clean image within one rectangle of the patch's size
+    only; an attack that returns anything else is an error.
+    """
+
+    @abstractmethod
+    def run(self, job: Job, seed: int) -> tuple[Tensor, Tensor]:
+        """Patched pictures ``[n, 3, H, W]`` and the corners ``[n, 2]`` of their patches."""
+
+    @final
+    def __call__(self, job: Job, judge: Judge, *, seed: int = 0) -> Attacked:
+        """Check the job, run the attack, check what it returns, and have it judged."""
+        job = job.checked()
+        pictures, corners = self.run(job, seed)
+        pictures, corners = rechecked(job, pictures, corners)
+        decisions = tuple(judge(pictures))
+        if len(decisions) != len(job):
+            raise AttackError(f"expected {len(job)} decisions from the judge, got {len(decisions)}")
+        return Attacked(pictures, corners, decisions)
+
+
+def rechecked(job: Job, pictures: Tensor, corners: Tensor) -> tuple[Tensor, Tensor]:
+    """The pictures as files would hold them; an error if an attack did more than the patch allows."""
+    clean = job.images.cpu()
+    pictures = checked_images(pictures.detach().cpu(), job.size)
+    if len(pictures) != len(job):
+        raise AttackError(f"expected {len(job)} pictures from the attack, got {len(pictures)}")
+    corners = checked_corners(corners.cpu(), len(job), job.patch, job.size)
+    if job.corners is not None and not torch.equal(corners, job.corners.cpu()):
+        raise AttackError("expected the patch at the corner that was given, got another")
+    if not torch.equal(paste(pictures, cut(clean, job.patch, corners), corners), clean):
+        raise AttackError("expected pixels outside the patch as they were, got changed ones")
+    return paste(clean, eight_bits(cut(pictures, job.patch, corners)), corners), corners
+
+
+def _check_classes(classes: Tensor, count: int, what: str) -> None:
+    if classes.shape != (count,) or classes.is_floating_point() or int(classes.min()) < 0:
+        raise AttackError(f"expected {count} whole-number {what} of at least 0, got {list(classes.shape)}")

@@ -1,0 +1,101 @@
+"""A finished certification run, rebuilt so that exactly what was certified can be attacked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from certmask.certificate import Guarantee
+from certmask.data import Dataset
+from certmask.engine import Engine
+from certmask.errors import ResultsError
+from certmask.evaluation import Scheme
+from certmask.geometry import Size
+from certmask.results import Row, read_results
+from certmask.run import pixel_digest
+from certmask.schemes import scheme_from
+
+MACHINE = ("name", "device")
+"""What may differ: how the model is called, and the machine, whose rounding the margin has to absorb."""
+
+
+@dataclass(frozen=True)
+class CertifiedRun:
+    """Header and rows of a results file, its schemes, and a hash of the file."""
+
+    path: Path
+    model: dict[str, Any]
+    data: dict[str, Any]
+    rows: tuple[Row, ...]
+    schemes: tuple[Scheme, ...]
+    digest: str
+
+    def chosen(self, names: Sequence[str]) -> list[Scheme]:
+        """The schemes of these names, all of them if no name is given."""
+        known = [scheme.name for scheme in self.schemes]
+        for name in names:
+            if name not in known:
+                raise ResultsError(f"expected a rule of the run ({', '.join(known)}), got {name!r}")
+        return [scheme for scheme in self.schemes if not names or scheme.name in names]
+
+    def attackable(self, scheme: Scheme) -> list[Row]:
+        """Rows whose certificate holds; for a rule without one, those answered rightly without an alert.
+
+        Rows that were made with another batch than the header says (memory ran short) belong to another function.
+        """
+        rows = [row for row in self.rows if row.get("batch", self.model["batch"]) == self.model["batch"]]
+        return [row for row in rows if _promised(scheme, row["schemes"][scheme.name], row["label"])]
+
+
+def _promised(scheme: Scheme, outcome: Row, label: int) -> bool:
+    if scheme.rule.guarantee is Guarantee.NONE:
+        return bool(outcome["label"] == label and not outcome["alert"])
+    return bool(outcome["certified"])
+
+
+def read_certified(path: Path) -> CertifiedRun:
+    """Read a results file of ``certmask certify`` or ``demo``."""
+    header, rows = read_results(path)
+    if header.get("kind") != "certify" or not {"model", "data", "schemes"} <= header.keys():
+        raise ResultsError(f"expected a results file of a certification run, got {path}")
+    if not rows:
+        raise ResultsError(f"expected at least one certified image in {path}, got none")
+    schemes = tuple(scheme_from(description) for description in header["schemes"].values())
+    rows = sorted(rows, key=lambda row: str(row["image"]))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return CertifiedRun(path, header["model"], header["data"], tuple(rows), schemes, digest)
+
+
+def check_function(run: CertifiedRun, engine: Engine) -> None:
+    """Refuse an engine that is not the function that was certified, naming the first thing that differs."""
+    found = engine.describe()
+    for key in {**run.model, **found}:
+        if key not in MACHINE and run.model.get(key) != found.get(key):
+            raise ResultsError(
+                f"expected the function that {run.path} certified, with {key} {run.model.get(key)!r}, "
+                f"got {found.get(key)!r}"
+            )
+
+
+def certified_photos(run: CertifiedRun, dataset: Dataset, names: set[str], size: Size) -> dict[str, Tensor]:
+    """The model inputs of these images; an error if one is missing, or is not the picture that was certified."""
+    rows = {row["image"]: row for row in run.rows if row["image"] in names}
+    samples = {sample.name: sample for sample in dataset.samples}
+    if run.data["crop"] != dataset.crop:
+        raise ResultsError(f"expected photos cropped to {run.data['crop']}, got {dataset.crop}")
+    for name, row in rows.items():
+        if name not in samples:
+            raise ResultsError(f"expected the photo {name} of {run.path}, got none of that name in {dataset.name}")
+        if samples[name].label != row["label"]:
+            raise ResultsError(f"expected label {row['label']} for {name}, got {samples[name].label}")
+    wanted = dataset.without(frozenset(samples.keys() - rows.keys()))
+    photos = dict(zip((s.name for s in wanted.samples), wanted.tensors(size), strict=True))
+    for name, photo in photos.items():
+        if pixel_digest(photo) != rows[name]["input_sha256"]:
+            raise ResultsError(f"expected the photo {name} as it was certified, got one with other pixels")
+    return photos

@@ -1,0 +1,149 @@
+"""The gauntlet: attempts on certified images, one row each, resumable; every one judged by the deployed defence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certmask.attacks.adaptive import AdaptiveAttack
+from certmask.attacks.attack import Attacked, Job, breaks, defence_judge
+from certmask.attacks.budget import Attempt, Budget
+from certmask.attacks.certified_run import CertifiedRun
+from certmask.attacks.descent import Descent
+from certmask.attacks.juries import Juries
+from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.attacks.surrogate import Surrogate
+from certmask.certificate import Decision, Guarantee
+from certmask.engine import Engine
+from certmask.errors import ResultsError
+from certmask.evaluation import Scheme
+from certmask.results import ResultsFile, Row, provenance
+from certmask.run import pixel_digest
+
+PROVED = (Guarantee.DETECTION.value, Guarantee.RECOVERY.value)
+JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
+"""How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
+
+
+@dataclass(frozen=True)
+class Gauntlet:
+    """Everything that attempts need: the deployed engine, the surrogate for gradients, photos by name, the budget."""
+
+    run: CertifiedRun
+    engine: Engine
+    surrogate: Surrogate
+    photos: Mapping[str, Tensor]
+    budget: Budget
+    at_once: int
+    save: int = 20
+    progress: Callable[[int], None] = field(default=lambda _: None)
+
+    def attack(self, attempts: Sequence[Attempt], schemes: Sequence[Scheme], path: Path) -> tuple[Row, list[Row]]:
+        """Make every attempt that the file does not have yet; return its header and all rows."""
+        header = self._header(schemes)
+        by_name = {scheme.name: scheme for scheme in schemes}
+        with ResultsFile(path, header) as results:
+            done = {row["attempt"] for row in results.rows}
+            todo = [attempt for attempt in attempts if attempt.key not in done]
+            self.progress(len(attempts) - len(todo))
+            if todo:
+                self._check_clean(todo, by_name)
+            for group in self._groups(todo):
+                scheme = by_name[group[0].scheme]
+                attacked = self._made(group, scheme)
+                for number, attempt in enumerate(group):
+                    self._write(results, path, scheme, attempt, attacked, number)
+                self.progress(len(group))
+            return header, results.rows
+
+    def _header(self, schemes: Sequence[Scheme]) -> Row:
+        return {
+            "kind": "attack",
+            "certified": {"run": self.run.path.name, "digest": self.run.digest},
+            "model": self.engine.describe(),
+            "schemes": {scheme.name: scheme.describe() for scheme in schemes},
+            "budget": asdict(self.budget),
+            "versions": provenance(),
+        }
+
+    def _groups(self, attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
+        """Attempts on one scheme that are made and judged together; those that look for their place, apart."""
+        size = self.at_once * JUDGED_TOGETHER.get(self.engine.classifier.device.type, 4)
+        order = sorted(attempts, key=lambda attempt: attempt.searched)
+        for scheme in dict.fromkeys(attempt.scheme for attempt in attempts):
+            mine = [attempt for attempt in order if attempt.scheme == scheme]
+            for _, group in groupby(mine, key=lambda attempt: attempt.searched):
+                listed = list(group)
+                yield from (listed[start : start + size] for start in range(0, len(listed), size))
+
+    def _made(self, group: Sequence[Attempt], scheme: Scheme) -> Attacked:
+        attack = AdaptiveAttack(
+            self.surrogate,
+            scheme,
+            Descent(steps=self.budget.steps),
+            goals=[attempt.goal for attempt in group],
+            views=self.budget.views,
+            ranks=[attempt.rank for attempt in group],
+            at_once=self.at_once * (self.budget.views if group[0].goal.bare else 1),
+        )
+        corners = None
+        if not group[0].searched:
+            juries = Juries(scheme.cover)
+            corners = torch.from_numpy(np.stack([attempt.corner(self.budget, juries) for attempt in group]))
+        images = torch.stack([self.photos[attempt.image] for attempt in group])
+        labels = torch.tensor([attempt.label for attempt in group])
+        job = Job(images, labels, scheme.cover.patch, corners)
+        seed = int(self.budget.chance(group[0].key).integers(1 << 31))
+        return attack(job, defence_judge(self.engine, scheme), seed=seed)
+
+    def _check_clean(self, attempts: Sequence[Attempt], schemes: Mapping[str, Scheme]) -> None:
+        """Refuse to attack a defence that no longer answers the clean images as the certified one did."""
+        recorded = {row["image"]: row["schemes"] for row in self.run.rows}
+        for name in dict.fromkeys(attempt.scheme for attempt in attempts):
+            images = list(dict.fromkeys(attempt.image for attempt in attempts if attempt.scheme == name))
+            judge = defence_judge(self.engine, schemes[name])
+            for image, decision in zip(images, judge(torch.stack([self.photos[i] for i in images])), strict=True):
+                then = Decision(recorded[image][name]["label"], recorded[image][name]["alert"])
+                if decision != then:
+                    raise ResultsError(
+                        f"expected {name} to answer the clean {image} as when it was certified ({then}), "
+                        f"got {decision}: this machine computes another function"
+                    )
+
+    def _write(
+        self, results: ResultsFile, path: Path, scheme: Scheme, attempt: Attempt, attacked: Attacked, number: int
+    ) -> None:
+        decision, picture = attacked.decisions[number], attacked.pictures[number]
+        top, left = attacked.corners[number].tolist()
+        broken = breaks(scheme.rule.guarantee, decision, attempt.label)
+        raw = picture_folder(path) / f"{len(results.rows) + 1:05d}.png"
+        saved = broken and (is_proved(scheme.describe()) or self._saved(results, scheme) < self.save)
+        if saved:
+            save_picture(picture, (top, left), scheme.cover.patch, raw)
+        results.write(
+            {
+                **attempt.describe(),
+                "corner": [top, left],
+                "answer": decision.label,
+                "alert": decision.alert,
+                "broken": broken,
+                "picture": raw.name if saved else None,
+                "picture_sha256": pixel_digest(picture),
+            }
+        )
+
+    @staticmethod
+    def _saved(results: ResultsFile, scheme: Scheme) -> int:
+        return sum(row["scheme"] == scheme.name and row["picture"] is not None for row in results.rows)
+
+
+def is_proved(scheme: dict[str, Any]) -> bool:
+    """Whether a described scheme's certificates are theorems, so that a broken one is a fault in the program."""
+    return scheme["rule"]["guarantee"] in PROVED

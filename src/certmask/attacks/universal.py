@@ -1,0 +1,62 @@
+"""One patch for many images (after Brown et al. 2017): printed once, it should work wherever it is put."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from certmask.attacks.attack import Attack, Job
+from certmask.attacks.descent import Descent, attempt_losses
+from certmask.attacks.pasting import paste
+from certmask.attacks.surrogate import Surrogate
+from certmask.attacks.views import bare_views
+from certmask.errors import AttackError
+
+
+class UniversalPatch(Attack):
+    """Trains one patch on all images of a job and puts it on each of them, at the given corners or at random ones.
+
+    Every step looks at ``at_once`` images, each at its given corner or at a new random one.
+    """
+
+    def __init__(self, surrogate: Surrogate, descent: Descent | None = None, *, at_once: int = 32) -> None:
+        if at_once < 1:
+            raise AttackError(f"expected at least 1 image at once, got {at_once}")
+        self.surrogate, self.descent, self.at_once = surrogate, descent or Descent(steps=200), at_once
+
+    def run(self, job: Job, seed: int) -> tuple[Tensor, Tensor]:
+        patch = self.train(job, seed).cpu()
+        chance = torch.Generator().manual_seed(seed)
+        corners = random_corners(job, len(job), chance) if job.corners is None else job.corners.cpu()
+        return paste(job.images.cpu(), patch.expand(len(job), -1, -1, -1), corners), corners
+
+    def train(self, job: Job, seed: int = 0) -> Tensor:
+        """The patch alone, ``[3, h, w]``; it may be tried on other images than those it was trained on."""
+        job = job.checked()
+        device, chance = self.surrogate.device, torch.Generator().manual_seed(seed)
+        patch = torch.rand(3, *job.patch.size, generator=chance).to(device)
+        velocity = torch.zeros_like(patch)
+        for step in range(self.descent.steps):
+            patch = patch.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self._loss(job, patch, chance), patch)
+            velocity = self.descent.momentum * velocity + slope / slope.abs().mean().clamp(min=1e-20)
+            patch = (patch.detach() - self.descent.size(step) * velocity.sign()).clamp(0, 1)
+        return patch.detach()
+
+    def _loss(self, job: Job, patch: Tensor, chance: torch.Generator) -> Tensor:
+        device = self.surrogate.device
+        chosen = torch.randperm(len(job), generator=chance)[: self.at_once]
+        corners = random_corners(job, len(chosen), chance) if job.corners is None else job.corners.cpu()[chosen]
+        targets = torch.full((len(chosen),), -1) if job.targets is None else job.targets.cpu()[chosen]
+        pictures = paste(job.images.cpu()[chosen].to(device), patch.expand(len(chosen), -1, -1, -1), corners)
+        pairs, wanted = bare_views(len(chosen), device).draw(torch.Generator(device))
+        labels, narrow = job.labels.cpu()[chosen].to(device), torch.zeros(len(chosen), dtype=torch.bool, device=device)
+        logits = self.surrogate(pictures, pairs)
+        return attempt_losses(logits, wanted, labels, targets.to(device), narrow).mean()
+
+
+def random_corners(job: Job, count: int, chance: torch.Generator) -> Tensor:
+    """``count`` corners anywhere in the job's images, ``[count, 2]``."""
+    rows, columns = job.patch.positions(job.size)
+    top = torch.randint(rows, (count, 1), generator=chance)
+    return torch.cat([top, torch.randint(columns, (count, 1), generator=chance)], dim=1)

@@ -1,0 +1,164 @@
+"""``certmask attack``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from torch import nn
+
+from certmask.attacks.budget import Budget, plan_attempts
+from certmask.attacks.certified_run import CertifiedRun, certified_photos, check_function, read_certified
+from certmask.attacks.gauntlet import Gauntlet, is_proved
+from certmask.attacks.pictures import picture_folder
+from certmask.attacks.replay import replay
+from certmask.attacks.surrogate import Surrogate
+from certmask.certificate import Guarantee
+from certmask.classifier import Classifier, device_name
+from certmask.cli.certify import class_aliases
+from certmask.cli.choices import pick_device
+from certmask.cli.console import err, out, plain_table
+from certmask.data import Dataset, load_dataset
+from certmask.engine import Engine
+from certmask.errors import AttackError, BrokenCertificateError
+from certmask.evaluation import Scheme
+from certmask.report.attack_table import ATTACK_HEADINGS, AttackLine, attack_lines
+from certmask.results import Row
+from certmask.zoo import crop_share, load_classifier, load_model
+
+AT_ONCE = {"cuda": 32, "cpu": 1}
+"""Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to attack: a results file, its photos, the model it certified, and some of its rules."""
+
+    results: Path
+    data: str
+    model: str
+    weights: Path | None
+    device: str
+    rules: Sequence[str]
+    out: Path
+
+    def classifier(self, run: CertifiedRun) -> Classifier:
+        """The classifier with the precision, batch and backend that the results file names."""
+        wanted = run.model
+        return load_classifier(
+            self.model,
+            self.weights,
+            device=pick_device(self.device),
+            precision=wanted["precision"],
+            batch=wanted["batch"],
+            compiled=wanted["compiled"],
+            backend=wanted["backend"],
+        )
+
+    def replay_command(self, row: int) -> str:
+        """The command that judges one saved picture again."""
+        words = ["certmask", "attack", str(self.results), self.data, "--model", self.model]
+        words += ["--weights", str(self.weights)] if self.weights else []
+        return shlex.join([*words, "--out", str(self.out), "--replay", str(row)])
+
+
+def run(target: Target, budget: Budget, *, at_once: int | None, save: int) -> None:
+    """Attack what a results file says is certified, print the table; an error if a proved certificate broke."""
+    certified = read_certified(target.results)
+    schemes = certified.chosen(target.rules)
+    attempts = plan_attempts(certified, schemes, budget)
+    if not attempts:
+        raise AttackError(f"expected certified images to attack in {target.results}, got none")
+    classifier, engine = _deployed(target, certified, schemes)
+    photos = certified_photos(certified, _dataset(target, classifier), {a.image for a in attempts}, classifier.size)
+    network = None if isinstance(classifier.model, nn.Module) else load_model(target.model, target.weights)
+    surrogate = Surrogate(classifier, [s.cover for s in schemes], network=network, fill=engine.fill)
+    together = at_once or AT_ONCE.get(classifier.device.type, 1)
+    with _progress_bar(len(attempts)) as progress:
+        gauntlet = Gauntlet(certified, engine, surrogate, photos, budget, together, save, progress)
+        header, rows = gauntlet.attack(attempts, schemes, target.out)
+    _report(target, header, rows)
+
+
+def run_replay(target: Target, row: int) -> None:
+    """Judge one saved picture again; an error if it breaks a proved certificate."""
+    certified = read_certified(target.results)
+    again = replay(certified, target.out, row)
+    classifier, engine = _deployed(target, certified, [again.scheme])
+    photos = certified_photos(certified, _dataset(target, classifier), {again.image}, classifier.size)
+    decision, broken = again.judged(engine, photos[again.image])
+    alert = "with an alert" if decision.alert else "without an alert"
+    out.print(
+        f"row {row}: {again.scheme.name} answers {classifier.class_names[decision.label]} ({decision.label}) {alert}; "
+        f"the true class is {classifier.class_names[again.label]} ({again.label}): "
+        f"{'broken' if broken else 'not broken'}",
+        markup=False,
+    )
+    if broken and is_proved(again.scheme.describe()):
+        raise BrokenCertificateError(f"expected the certificate of {again.image} to hold, got it broken again")
+
+
+def _deployed(target: Target, certified: CertifiedRun, schemes: Sequence[Scheme]) -> tuple[Classifier, Engine]:
+    classifier = target.classifier(certified)
+    engine = Engine(classifier, [scheme.cover for scheme in schemes], fill=tuple(certified.model["fill"]))
+    engine.forward.warm_up()
+    check_function(certified, engine)
+    here = device_name(classifier.device)
+    if here != certified.model["device"]:
+        err.print(f"certified on {certified.model['device']}, attacked on {here}", markup=False)
+    return classifier, engine
+
+
+def _dataset(target: Target, classifier: Classifier) -> Dataset:
+    return load_dataset(target.data, class_aliases(classifier), crop_share(target.model))
+
+
+def _report(target: Target, header: Row, rows: Sequence[Row]) -> None:
+    lines = attack_lines(header, rows)
+    out.print(attack_table(lines, f"{len(rows):,} attempts, {header['model']['name']}"))
+    bare = [line for line in lines if line.guarantee == Guarantee.NONE.value and line.attempts]
+    if bare:
+        share = 100 * sum(line.label_changed for line in bare) / sum(line.attempts for line in bare)
+        out.print(f"The same attack changes the undefended model's label in {share:.0f} % of its attempts.")
+    else:
+        out.print("The undefended model was not among the rules: how strong the attack is, is not on record.")
+    saved = sum(row["picture"] is not None for row in rows)
+    pictures = f", {saved} pictures in {picture_folder(target.out)}" if saved else ""
+    out.print(f"saved in {target.out}{pictures}", markup=False, soft_wrap=True)
+    for number, row in enumerate(rows, start=1):
+        if row["broken"] and is_proved(header["schemes"][row["scheme"]]):
+            raise BrokenCertificateError(
+                f"expected every proved certificate to hold, got that of {row['scheme']} for {row['image']} broken; "
+                f"replay: {target.replay_command(number)}"
+            )
+
+
+def attack_table(lines: Sequence[AttackLine], title: str) -> Table:
+    """One row per defence, in attempts and images."""
+    grid = plain_table(title)
+    for number, heading in enumerate(ATTACK_HEADINGS):
+        justify: Literal["left", "right"] = "left" if number < 2 else "right"
+        grid.add_column(heading.replace(" ", "\n", 1), justify=justify)
+    for line in lines:
+        grid.add_row(*line.cells)
+    return grid
+
+
+@contextmanager
+def _progress_bar(attempts: int) -> Iterator[Callable[[int], None]]:
+    columns = (
+        TextColumn("attacking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("attempts ·"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=attempts)
+        yield lambda count: bar.update(task, advance=count)

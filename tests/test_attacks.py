@@ -1,0 +1,486 @@
+"""Attacks on small real networks: they work, they stay within their patch, and they cannot grade themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from conftest import tiny_network
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_worst_case import UnanimousMajority
+from torch import Tensor, nn
+
+from certmask.attacks import (
+    AdaptiveAttack,
+    Attack,
+    Descent,
+    Job,
+    PatchAttack,
+    RandomSearch,
+    Surrogate,
+    UniversalPatch,
+    breaks,
+    classifier_judge,
+    defence_judge,
+)
+from certmask.attacks.goals import EXACTLY_K, HIDDEN, KEEP, SPARE_ONE, TURN, TURN_ALL, WIN_DUELS, goals_against
+from certmask.attacks.juries import Juries
+from certmask.attacks.locations import PLACES, pick_corner
+from certmask.attacks.views import masked_views
+from certmask.certificate import Decision, Guarantee
+from certmask.classifier import Classifier, weights_digest
+from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover
+from certmask.engine import Engine
+from certmask.errors import AttackError, CertmaskError
+from certmask.evaluation import Scheme, examine
+from certmask.geometry import Patch
+from certmask.rules import RULES, JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule
+from certmask.rules.rule import Asking
+from certmask.votes import VoteStore
+
+PATCH = Patch(7, 7)
+SPREAD = spread_cover(24, Patch(6, 6), 12, 2)
+WRAPPED = offset_cover(24, Patch(5, 5), 15, (1, 2))
+REPLICATED = replicated_cover(24, Patch(5, 5), 15, (1, 2))
+COVERS = (SPREAD, WRAPPED, REPLICATED)
+
+
+@pytest.fixture
+def classifier(network: nn.Module) -> Classifier:
+    return Classifier(network, 24, batch=16, precision="fp32", mean=(0.4, 0.5, 0.6))
+
+
+@pytest.fixture
+def job(classifier: Classifier, images: Tensor) -> Job:
+    """Images with the network's own answers as true labels."""
+    return Job(images, classifier(images).argmax(dim=1), PATCH)
+
+
+# ---------------------------------------------------------------------------------------- attacks on a classifier
+
+
+def test_the_gradient_attack_fools_a_network_and_noise_does_not(classifier: Classifier, job: Job) -> None:
+    judge = classifier_judge(classifier)
+    attacked = PatchAttack(Surrogate(classifier), Descent(steps=30))(job, judge)
+    assert attacked.fooled(job.labels).float().mean() >= 0.75
+    noise = Returning(lambda j, c: torch.rand(len(j), 3, *PATCH.size, generator=torch.Generator().manual_seed(c)))
+    assert noise(job, judge).fooled(job.labels).float().mean() <= 0.25
+
+
+def test_a_targeted_attack_reaches_its_targets(classifier: Classifier, job: Job) -> None:
+    targets = (job.labels + 1) % 5
+    aimed = Job(job.images, job.labels, Patch(12, 12), targets=targets)
+    attacked = PatchAttack(Surrogate(classifier), Descent(steps=40), restarts=2)(aimed, classifier_judge(classifier))
+    reached = sum(d.label == t for d, t in zip(attacked.decisions, targets.tolist(), strict=True))
+    assert reached >= 9
+
+
+def test_restarts_never_lose_to_a_single_try(classifier: Classifier, job: Job) -> None:
+    attack = PatchAttack(Surrogate(classifier), Descent(steps=12), restarts=3)
+    many = attack(job, classifier_judge(classifier)).fooled(job.labels).sum()
+    one = PatchAttack(Surrogate(classifier), Descent(steps=12))(job, classifier_judge(classifier))
+    assert many >= one.fooled(job.labels).sum() - 1
+
+
+def test_a_search_finds_the_only_place_that_matters(images: Tensor) -> None:
+    """A network that looks at nothing but its lower right corner."""
+
+    def look(batch: Tensor) -> Tensor:
+        seen = batch[:, :, 16:, 16:].mean(dim=(1, 2, 3))
+        return torch.stack([8 * seen, 8 - 8 * seen], dim=1)
+
+    class Peephole(nn.Module):
+        def forward(self, batch: Tensor) -> Tensor:
+            return look(batch)
+
+    classifier = Classifier(Peephole(), 24, batch=4, precision="fp32")
+    job = Job(images[:4], classifier(images[:4]).argmax(dim=1), Patch(8, 8))
+    attacked = PatchAttack(Surrogate(classifier), Descent(steps=10))(job, classifier_judge(classifier))
+    assert (attacked.corners >= 9).all()
+    assert attacked.fooled(job.labels).all()
+
+
+def test_a_universal_patch_is_one_patch(classifier: Classifier, images: Tensor) -> None:
+    """Trained on one class, put anywhere: the same pixels on every image, and most labels change."""
+    labels = classifier(images).argmax(dim=1)
+    common = int(labels.mode().values)
+    job = Job(images[labels == common], labels[labels == common], Patch(12, 12))
+    attack = UniversalPatch(Surrogate(classifier), Descent(steps=80))
+    attacked = attack(job, classifier_judge(classifier))
+    cuts = [p[:, t : t + 12, x : x + 12] for p, (t, x) in zip(attacked.pictures, attacked.corners, strict=True)]
+    assert all(torch.equal(cut, cuts[0]) for cut in cuts)
+    assert len(job) >= 3
+    assert attacked.fooled(job.labels).float().mean() >= 0.5
+    assert attack.train(job).shape == (3, 12, 12)
+
+
+@pytest.mark.parametrize("corners", [None, torch.zeros(12, 2, dtype=torch.long)])
+def test_random_search_needs_scores_only(network: nn.Module, images: Tensor, corners: Tensor | None) -> None:
+    """A callable without gradients: numpy in between."""
+
+    def scores(batch: Tensor) -> Tensor:
+        return torch.from_numpy(network(batch).detach().numpy().round(3))
+
+    classifier = Classifier(scores, 24, batch=16)
+    job = Job(images, classifier(images).argmax(dim=1), Patch(9, 9), corners)
+    attacked = RandomSearch(classifier, queries=150)(job, classifier_judge(classifier))
+    assert attacked.fooled(job.labels).float().mean() >= 0.4
+    with pytest.raises(AttackError, match=r"expected a torch network .* random search"):
+        Surrogate(classifier)
+
+
+def test_random_search_for_a_target(classifier: Classifier, job: Job) -> None:
+    """The target's probability never falls below where it started."""
+    targets = (job.labels + 2) % 5
+    aimed = Job(job.images, job.labels, PATCH, torch.full((12, 2), 3), targets)
+    attacked = [RandomSearch(classifier, queries=n)(aimed, classifier_judge(classifier)) for n in (1, 60)]
+    before, after = (classifier(a.pictures).gather(1, targets[:, None]) for a in attacked)
+    assert (after >= before - 0.02).all()
+    assert (after > before).any()
+
+
+# ------------------------------------------------------------------------------------------- no attack grades itself
+
+
+class Returning(Attack):
+    """Puts whatever it is told to at the upper left; ``spoil`` may change the result."""
+
+    def __init__(self, patches: Callable[[Job, int], Tensor], spoil: Callable[[Tensor, Tensor], object] | None = None):
+        self.patches, self.spoil = patches, spoil
+
+    def run(self, job: Job, seed: int) -> tuple[Tensor, Tensor]:
+        corners = torch.zeros(len(job), 2, dtype=torch.long) if job.corners is None else job.corners.clone()
+        pictures = job.images.clone()
+        height, width = job.patch.size
+        for picture, patch, (top, left) in zip(pictures, self.patches(job, seed), corners.tolist(), strict=True):
+            picture[:, top : top + height, left : left + width] = patch
+        if self.spoil:
+            spoiled = self.spoil(pictures, corners)
+            if isinstance(spoiled, tuple):
+                return spoiled
+        return pictures, corners
+
+
+def grey(job: Job, seed: int) -> Tensor:
+    return torch.full((len(job), 3, *job.patch.size), 0.5)
+
+
+CHEATS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "outside": lambda pictures, corners: pictures[3, 1].__setitem__((20, 20), 0.0),
+    "one pixel below the patch": lambda pictures, corners: pictures[0, 0].__setitem__((7, 0), 0.77),
+    "brighter than white": lambda pictures, corners: pictures.__setitem__((0, 0, 0, 0), 1.5),
+    "not a number": lambda pictures, corners: pictures.__setitem__((0, 0, 0, 0), float("nan")),
+    "corner outside": lambda pictures, corners: (pictures, corners + 18),
+    "negative corner": lambda pictures, corners: (pictures, corners - 1),
+    "another place": lambda pictures, corners: (pictures, corners + 1),
+    "fewer pictures": lambda pictures, corners: (pictures[1:], corners),
+    "fewer corners": lambda pictures, corners: (pictures, corners[1:]),
+    "halved size": lambda pictures, corners: (pictures[:, :, ::2, ::2], corners),
+}
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_cheating_attack_is_caught(cheat: str, job: Job) -> None:
+    def never(pictures: Tensor) -> list[Decision]:
+        raise AssertionError("a cheat was judged")
+
+    with pytest.raises(CertmaskError, match=r"expected .*got"):
+        Returning(grey, CHEATS[cheat])(job, never)
+
+
+def test_an_honest_attack_is_judged_on_eight_bits(job: Job) -> None:
+    """What is judged is what a file would hold, whatever values the attack returned; outside, nothing is rounded."""
+    seen: list[Tensor] = []
+
+    def judge(pictures: Tensor) -> list[Decision]:
+        seen.append(pictures)
+        return [Decision(0)] * len(pictures)
+
+    attacked = Returning(lambda j, s: torch.full((len(j), 3, 7, 7), 0.3337))(job, judge)
+    assert torch.equal(seen[0], attacked.pictures)
+    assert torch.equal(attacked.pictures[:, :, :7, :7], torch.full((12, 3, 7, 7), 85 / 255))
+    assert torch.equal(attacked.pictures[:, :, 7:], job.images[:, :, 7:])
+
+
+def test_the_given_corner_is_kept_to(job: Job) -> None:
+    placed = Job(job.images, job.labels, PATCH, torch.full((12, 2), 5))
+    with pytest.raises(AttackError, match="expected the patch at the corner that was given"):
+        Returning(grey, lambda pictures, corners: (pictures, corners - 5))(placed, lambda p: [])
+    with pytest.raises(AttackError, match="expected 12 decisions from the judge, got 0"):
+        Returning(grey)(placed, lambda p: [])
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        ({"images": torch.zeros(0, 3, 24, 24)}, "at least one image"),
+        ({"images": torch.zeros(3, 24, 24)}, "at least one image"),
+        ({"images": torch.full((12, 3, 24, 24), 2.0)}, "2"),
+        ({"labels": torch.zeros(3, dtype=torch.long)}, r"\[3\]"),
+        ({"labels": torch.zeros(12)}, "whole-number"),
+        ({"labels": torch.full((12,), -1)}, "at least 0"),
+        ({"patch": Patch(25, 3)}, "25×3"),
+        ({"corners": torch.full((12, 2), 18)}, "outside"),
+        ({"corners": torch.full((12, 2), -1)}, "outside"),
+        ({"corners": torch.zeros(12, 2)}, "whole-number"),
+        ({"targets": "labels"}, "differ from the true labels"),
+    ],
+)
+def test_jobs_that_make_no_sense(change: dict[str, object], got: str, job: Job) -> None:
+    values: dict[str, object] = {"images": job.images, "labels": job.labels, "patch": PATCH, **change}
+    values = {name: job.labels if value == "labels" else value for name, value in values.items() if value is not None}
+    with pytest.raises(CertmaskError, match=rf"expected .*{got}"):
+        Returning(grey)(Job(**values), lambda p: [])  # type: ignore[arg-type]
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 24), st.integers(1, 24)),
+    where=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    seed=st.integers(0, 1000),
+)
+def test_a_patch_stays_in_its_rectangle_and_in_range(
+    size: tuple[int, int], where: tuple[float, float], seed: int
+) -> None:
+    classifier = Classifier(tiny_network(seed=seed), 24, batch=4, precision="fp32")
+    images = torch.rand(3, 3, 24, 24, generator=torch.Generator().manual_seed(seed))
+    patch = Patch(*size)
+    corner = [round(share * (positions - 1)) for share, positions in zip(where, patch.positions((24, 24)), strict=True)]
+    job = Job(images, torch.tensor([0, 1, 2]), patch, torch.tensor([corner] * 3))
+    attacked = PatchAttack(Surrogate(classifier), Descent(steps=3))(job, classifier_judge(classifier), seed=seed)
+    changed = (attacked.pictures != images).any(dim=1)
+    changed[:, corner[0] : corner[0] + size[0], corner[1] : corner[1] + size[1]] = False
+    assert not changed.any()
+    assert attacked.pictures.min() >= 0
+    assert attacked.pictures.max() <= 1
+
+
+def test_the_classifier_is_never_touched(classifier: Classifier, network: nn.Module, job: Job) -> None:
+    """Its weights, its mode, its gradients' flags and the user's own network are as they were."""
+    network.train()
+    before = weights_digest(classifier.model), classifier(job.images), weights_digest(network)  # type: ignore[arg-type]
+    PatchAttack(Surrogate(classifier, network=network), Descent(steps=3))(job, classifier_judge(classifier))
+    assert before[0] == weights_digest(classifier.model)  # type: ignore[arg-type]
+    assert torch.equal(before[1], classifier(job.images))
+    assert before[2] == weights_digest(network)
+    assert network.training
+    assert all(p.requires_grad for p in network.parameters())
+    assert all(p.grad is None for p in network.parameters())
+
+
+def test_a_surrogate_with_other_weights_is_refused(classifier: Classifier) -> None:
+    with pytest.raises(AttackError, match=r"expected the network that .* got other weights"):
+        Surrogate(classifier, network=tiny_network(seed=5))
+
+
+def test_too_little_memory_makes_smaller_batches(
+    classifier: Classifier, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack, sizes = PatchAttack(Surrogate(classifier), Descent(steps=2)), []
+    part = PatchAttack._part
+
+    def small(self: PatchAttack, job: Job, numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        sizes.append(len(numbers))
+        if len(numbers) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return part(self, job, numbers, seed)
+
+    monkeypatch.setattr(PatchAttack, "_part", small)
+    assert len(attack(job, classifier_judge(classifier)).decisions) == 12
+    assert max(s for s in sizes if s <= 3) == 3
+    monkeypatch.setattr(PatchAttack, "_part", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
+    with pytest.raises(AttackError, match="expected memory for one attempt"):
+        attack(job, classifier_judge(classifier))
+
+
+@pytest.mark.parametrize("options", [{"restarts": 0}, {"at_once": 0}, {"goals": ()}, {"ranks": ()}])
+def test_budgets_of_nothing(options: dict[str, object], classifier: Classifier) -> None:
+    with pytest.raises(AttackError, match=r"expected at least 1 .*got"):
+        PatchAttack(Surrogate(classifier), **options)  # type: ignore[arg-type]
+    with pytest.raises(AttackError, match="got 0"):
+        Descent(steps=0)
+    with pytest.raises(AttackError, match="got 0"):
+        RandomSearch(classifier, queries=0)
+
+
+# ------------------------------------------------------------------------------- what a patch can reach in a defence
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+def test_the_surrogate_sees_what_the_engine_sees(cover: Cover, classifier: Classifier, images: Tensor) -> None:
+    """Same masks, same fill, same normalization: the same probabilities but for rounding."""
+    fill = (0.1, 0.9, 0.3)
+    engine, surrogate = Engine(classifier, COVERS, fill=fill), Surrogate(classifier, COVERS, fill=fill)
+    passes = np.random.default_rng(0).integers(0, len(cover), size=(20, 2))
+    passes[0] = -1
+    stores: dict[int, VoteStore] = {}
+
+    def program(number: int, store: VoteStore) -> Asking[None]:
+        stores[number] = store
+        yield engine.votes(cover, store).passes(passes)
+
+    list(engine.run(images[:3], program))
+    pairs = torch.from_numpy(np.append(surrogate.numbers(cover), -1)[passes])
+    seen = surrogate(images[:3], pairs.expand(3, -1, -1)).softmax(dim=2)
+    for number, store in stores.items():
+        assert torch.allclose(seen[number], engine.votes(cover, store).of(passes), atol=1e-5)
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+def test_juries_by_counting_pixels(cover: Cover) -> None:
+    rows, columns = cover.patch.positions(cover.image)
+    corners = np.array([(y, x) for y in range(0, rows, 3) for x in range(columns)])
+    members, hidden = Juries(cover).members(corners), Juries(cover).hidden(corners)
+    height, width = cover.patch.size
+    for number, mask in enumerate(cover.masks):
+        painted = np.zeros(cover.image, dtype=int)
+        for low, high in mask.rows(cover.image):
+            for start, stop in mask.columns(cover.image):
+                painted[low:high, start:stop] = 1
+        counted = [painted[y : y + height, x : x + width].sum() for y, x in corners]
+        assert hidden[:, number].tolist() == counted
+        assert members[:, number].tolist() == [mask.covers((y, x), cover.patch, cover.image) for y, x in corners]
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+def test_views_never_show_what_the_patch_cannot_change(cover: Cover) -> None:
+    juries, chance = Juries(cover), np.random.default_rng(0)
+    corners = np.stack([pick_corner("random", juries, chance) for _ in range(20)])
+    wishes = WIN_DUELS.wish(juries, corners, chance)
+    views = masked_views(cover, np.arange(len(cover)), wishes, [True] * 20, 6, bool(cover.grids), torch.device("cpu"))
+    members, pairs_seen = juries.members(corners), 0
+    for seed in range(10):
+        pairs, wanted = views.draw(torch.Generator().manual_seed(seed))
+        for row in range(20):
+            for (i, j), wish in zip(pairs[row].tolist(), wanted[row].tolist(), strict=True):
+                assert (wish == HIDDEN) == bool(members[row, i] or members[row, j])
+                assert i == j or not cover.grids or any({i, j} <= set(grid) for grid in cover.grids)
+                pairs_seen += i != j
+    assert pairs_seen > 0
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+def test_wishes(cover: Cover) -> None:
+    juries, chance = Juries(cover), np.random.default_rng(0)
+    corners = np.stack([pick_corner("random", juries, chance) for _ in range(30)])
+    members, copies = juries.members(corners), np.array(cover.copies)
+    for goal in (TURN_ALL, SPARE_ONE, EXACTLY_K):
+        wishes = goal.wish(juries, corners, chance)
+        assert ((wishes == HIDDEN) == members).all()
+        if goal is SPARE_ONE:
+            assert ((wishes == KEEP).sum(axis=1) == 1).all()
+        if goal is EXACTLY_K:
+            assert (((wishes == TURN) @ copies) == cover.k).all()
+
+
+def test_every_rule_has_goals() -> None:
+    assert all(goals_against(rule()) for rule in RULES.values())
+    assert len({goal.bare for goal in goals_against(UnanimousMajority())}) == 1
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_places(place: str, cover: Cover) -> None:
+    juries, chance = Juries(cover), np.random.default_rng(0)
+    corners = np.stack([pick_corner(place, juries, chance) for _ in range(60)])
+    last = np.array(cover.patch.positions(cover.image)) - 1
+    assert (corners >= 0).all()
+    assert (corners <= last).all()
+    assert len({tuple(c) for c in corners.tolist()}) > 3
+    on_border = (corners == 0) | (corners == last)
+    if place == "lowest fold":
+        assert (juries.folds(corners) == cover.min_fold).all()
+    if place == "border":
+        assert on_border.any(axis=1).all()
+        assert on_border.all(axis=1).any()
+    if place == "edge":
+        height, width = cover.patch.size
+        nearly = {height * width - height, height * width - width}
+        missed_by_one = [bool(nearly & set(row.tolist())) for row in juries.hidden(corners)]
+        assert np.mean(missed_by_one) > 0.3
+
+
+def test_an_unknown_place_is_refused() -> None:
+    with pytest.raises(AttackError, match="got 'moon'"):
+        pick_corner("moon", Juries(SPREAD), np.random.default_rng(0))
+
+
+# -------------------------------------------------------------------------------------------------- the gauntlet
+
+
+def smooth_images(count: int) -> Tensor:
+    """Images that one network is sure about: large areas of one colour."""
+    chance = torch.Generator().manual_seed(3)
+    small = torch.rand(count, 3, 2, 2, generator=chance)
+    return nn.functional.interpolate(small, size=(24, 24), mode="bilinear").clamp(0, 1)
+
+
+def gauntlet(rule: Rule, cover: Cover, network: nn.Module) -> tuple[int, int]:
+    """Images whose certificate holds, and how many of those some adaptive attack breaks."""
+    classifier = Classifier(network, 24, batch=16, precision="fp32")
+    scheme, images = Scheme(cover, rule, "scheme"), smooth_images(60)
+    engine, surrogate = Engine(classifier, [cover]), Surrogate(classifier, [cover])
+    labels = classifier(images).argmax(dim=1)
+    found = {f.number: f.value[0].certified for f in examine(engine, images, labels.tolist(), [scheme])}
+    holds = torch.tensor([bool(found[number]) for number in range(len(images))])
+    images, labels = images[holds][:8], labels[holds][:8]
+    broken = torch.zeros(len(images), dtype=torch.bool)
+    for seed in range(2):
+        attack = AdaptiveAttack(surrogate, scheme, Descent(steps=25), views=8)
+        attacked = attack(Job(images, labels, cover.patch), defence_judge(engine, scheme), seed=seed)
+        pairs = zip(attacked.decisions, labels.tolist(), strict=True)
+        broken |= torch.tensor([breaks(rule.guarantee, decision, label) for decision, label in pairs])
+    return len(images), int(broken.sum())
+
+
+class Hues(nn.Module):
+    """Sees nothing but which colour the picture has most of: easy to certify, and near its limits easy to turn."""
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return 30 * batch.mean(dim=(2, 3))
+
+
+@pytest.mark.parametrize("rule", [Published(), UnanimousMajority()], ids=str)
+def test_unsound_certificates_fall(rule: Rule) -> None:
+    images, broken = gauntlet(rule, SPREAD, tiny_network(seed=1))
+    assert images >= 3
+    assert broken >= images / 2
+
+
+@pytest.mark.parametrize("network", [tiny_network(seed=1), Hues()], ids=["convolutions", "hues"])
+@pytest.mark.parametrize("rule", [JuryDetection(), JuryRecovery("aligned")], ids=str)
+def test_proved_certificates_stand(rule: Rule, network: nn.Module) -> None:
+    images, broken = gauntlet(rule, SPREAD, network)
+    assert images >= 3
+    assert broken == 0
+
+
+@pytest.mark.parametrize("rule", [MinorityReports(), PatchCleanser(), PatchCleanser(True)], ids=str)
+def test_proved_certificates_of_others_stand(rule: Rule) -> None:
+    images, broken = gauntlet(rule, SPREAD, Hues())
+    assert images >= 3
+    assert broken == 0
+
+
+def test_what_breaks_a_guarantee() -> None:
+    right, wrong = Decision(1), Decision(2)
+    warned, wrong_warned = Decision(1, alert=True), Decision(2, alert=True)
+    for guarantee, harmless in (
+        (Guarantee.DETECTION, {right, warned, wrong_warned}),
+        (Guarantee.RECOVERY, {right}),
+        (Guarantee.PUBLISHED, {right, warned}),
+        (Guarantee.NONE, {right, warned}),
+    ):
+        assert {d for d in (right, wrong, warned, wrong_warned) if not breaks(guarantee, d, 1)} == harmless
+
+
+def test_goals_through_masks_and_bare_ones_do_not_mix(classifier: Classifier) -> None:
+    scheme = Scheme(SPREAD, Published())
+    surrogate = Surrogate(classifier, [SPREAD])
+    with pytest.raises(AttackError, match="got both"):
+        AdaptiveAttack(surrogate, scheme, goals=[*goals_against(Published()), *goals_against(RULES["undefended"]())])
+    with pytest.raises(AttackError, match="got 0"):
+        AdaptiveAttack(surrogate, scheme, views=0)

@@ -1,0 +1,285 @@
+"""``certmask attack`` on real photos with the real model: a small gauntlet, resuming, replaying, and nonsense."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from test_cli import Done, certmask
+
+from certmask.attacks.pictures import picture_folder
+from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
+from certmask.data import load_dataset
+from certmask.errors import ResultsError
+from certmask.evaluation import Scheme
+from certmask.geometry import Mask, Patch
+from certmask.report.attack_table import attack_lines, attack_markdown
+from certmask.results import read_results
+from certmask.rules import RULES, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
+from certmask.run import pixel_digest
+from certmask.schemes import scheme_from
+
+torch.set_num_threads(1)
+
+SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32", "--backend", "torch")
+RULES_RUN = ("undefended", "published", "jury-detection", "jury-recovery")
+QUICK = ("--images", "1", "--locations", "1", "--steps", "1", "--masks-per-step", "1")
+WRONG, FIRST, SECOND = "243/a.png", "559/b.png", "949/c.png"
+"""The photo that jury recovery answers wrongly, and two that every rule certifies."""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three photos and the results file of their certification."""
+    folder = tmp_path_factory.mktemp("attack")
+    samples = {str(s.label): s for s in load_dataset("demo", [], 0.875).samples}
+    for name in (WRONG, FIRST, SECOND):
+        (folder / "photos" / name).parent.mkdir(parents=True)
+        samples[name.split("/")[0]].photo().save(folder / "photos" / name)
+    rules = [word for rule in RULES_RUN for word in ("--rule", rule)]
+    certmask("certify", folder / "photos", *SMALL, *rules, "--out", folder / "run.jsonl")
+    return folder
+
+
+@pytest.fixture
+def here(base: Path, tmp_path: Path) -> Path:
+    """A copy that a test may spoil."""
+    shutil.copytree(base, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def attack(folder: Path, *options: str | Path, code: int = 0, results: str = "run.jsonl") -> Done:
+    return certmask("attack", results, "photos", *options, "--out", "attack.jsonl", cwd=folder, code=code)
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return read_results(folder / "attack.jsonl")[1]
+
+
+def edit(path: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Change the lines of a results file."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def test_a_small_gauntlet(here: Path) -> None:
+    """The undefended model falls, the published rule is attacked, proved certificates stand; pictures are evidence."""
+    budget = ("--images", "2", "--locations", "1", "--steps", "8", "--masks-per-step", "2", "--attempts-at-once", "2")
+    done = attack(here, *budget)
+    header, rows = read_results(here / "attack.jsonl")
+    lines = {line.scheme: line for line in attack_lines(header, rows)}
+    assert {name: line.attempts for name, line in lines.items()} == dict.fromkeys(RULES_RUN, 2)
+    assert lines["undefended"].label_changed >= 1
+    assert lines["undefended"].broken is None
+    assert lines["jury-detection"].broken == lines["jury-recovery"].broken == 0
+    assert "undefended model's label in" in done.stdout
+    assert {row["image"] for row in rows if row["scheme"] == "jury-recovery"} == {FIRST, SECOND}
+    assert len({row["attempt"] for row in rows}) == len(rows)
+    saved = [number for number, row in enumerate(rows, start=1) if row["picture"]]
+    assert saved == [number for number, row in enumerate(rows, start=1) if row["broken"]]
+    for number in saved:
+        check_picture(here, rows[number - 1])
+    assert f"row {saved[0]}: undefended answers" in attack(here, "--replay", str(saved[0])).stdout
+    before = (here / "attack.jsonl").read_bytes()
+    attack(here, *budget)
+    assert (here / "attack.jsonl").read_bytes() == before
+    assert "| undefended | none | 2 |" in attack_markdown(attack_lines(header, rows))
+
+
+def check_picture(folder: Path, row: dict[str, Any]) -> None:
+    """The saved picture differs from the photo within the patch only; beside it lies one with a frame."""
+    raw = picture_folder(folder / "attack.jsonl") / row["picture"]
+    pixels = torch.from_numpy(load_pixels(raw))
+    dataset = load_dataset(str(folder / "photos"), [(str(c),) for c in range(1000)], 0.875)
+    (number,) = (n for n, sample in enumerate(dataset.samples) if sample.name == row["image"])
+    clean = dataset.tensor(number, (224, 224))
+    assert pixel_digest(pixels) == row["picture_sha256"]
+    changed = (pixels != clean).any(dim=0)
+    top, left = row["corner"]
+    assert changed.any()
+    changed[top : top + 32, left : left + 32] = False
+    assert not changed.any()
+    assert Image.open(raw.with_name(f"{raw.stem}-outlined.png")).size == (448, 448)
+
+
+def load_pixels(path: Path) -> Any:
+    import numpy as np
+
+    return np.asarray(Image.open(path)).transpose(2, 0, 1).astype(np.float32) / 255
+
+
+def test_an_interrupted_gauntlet_goes_on_where_it_was(here: Path) -> None:
+    options = (*QUICK[:2], "--locations", "3", *QUICK[4:], "--rule", "undefended", "--attempts-at-once", "1")
+    attack(here, *options)
+    whole = rows_of(here)
+    edit(here / "attack.jsonl", lambda lines: lines.__delitem__(slice(2, None)))
+    with (here / "attack.jsonl").open("a") as file:
+        file.write('{"attempt": "undef')
+    attack(here, *options)
+    again = rows_of(here)
+    assert again[0] == whole[0]
+    assert [(row["attempt"], row["corner"]) for row in again] == [(row["attempt"], row["corner"]) for row in whole]
+    assert {row["place"] for row in again} == {"searched", "random", "lowest fold"}
+    assert "budget" in attack(here, *options, "--restarts", "2", code=1).stderr
+
+
+def test_a_broken_proof_is_an_error_and_can_be_replayed(here: Path) -> None:
+    """A forged certificate (of a photo that jury recovery answers wrongly) breaks: exit code 1, with the replay."""
+
+    def forge(lines: list[dict[str, Any]]) -> None:
+        for line in lines[1:]:
+            line["schemes"]["jury-recovery"]["certified"] = line["image"] == WRONG
+
+    edit(here / "run.jsonl", forge)
+    done = attack(here, *QUICK, "--rule", "jury-recovery", "--save", "0", code=1)
+    assert f"got that of jury-recovery for {WRONG} broken" in done.stderr
+    assert "--replay 1" in done.stderr
+    assert "was not among the rules" in done.stdout
+    check_picture(here, rows_of(here)[0])
+    assert "got it broken again" in attack(here, "--replay", "1", code=1).stderr
+    assert "from 1 to 1" in attack(here, "--replay", "2", code=1).stderr
+    raw = picture_folder(here / "attack.jsonl") / "00001.png"
+    Image.new("RGB", (224, 224)).save(raw)
+    assert "got other pixels" in attack(here, "--replay", "1", code=1).stderr
+    raw.unlink()
+    assert "00001.png" in attack(here, "--replay", "1", code=1).stderr
+
+
+def test_a_picture_that_was_not_saved_is_not_replayed(here: Path) -> None:
+    attack(here, *QUICK, "--rule", "jury-detection")
+    assert "only successful attempts are saved" in attack(here, "--replay", "1", code=1).stderr
+    edit(here / "run.jsonl", lambda lines: lines.pop())
+    assert "about something else" in attack(here, "--replay", "1", code=1).stderr
+
+
+def test_openvino_judges_and_torch_gives_the_gradients(here: Path) -> None:
+    pytest.importorskip("openvino")
+    options = [*SMALL[:-1], "openvino"]
+    certmask("certify", "photos", *options, "--rule", "published", "--out", "openvino.jsonl", cwd=here)
+    attack(here, *QUICK, results="openvino.jsonl")
+    assert read_results(here / "attack.jsonl")[0]["model"]["backend"] == "openvino"
+    assert len(rows_of(here)) == 1
+
+
+def header_change(*keys: str, value: Any) -> Callable[[list[dict[str, Any]]], object]:
+    def change(lines: list[dict[str, Any]]) -> None:
+        place = lines[0]
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (header_change("model", "weights_sha256", value="0" * 64), "weights_sha256"),
+        (header_change("model", "mean", value=[0.0, 0.0, 0.0]), "mean"),
+        (header_change("model", "precision", value="int3"), "'int3'"),
+        (header_change("model", "backend", value="abacus"), "'abacus'"),
+        (header_change("data", "crop", value=1.0), "cropped to 1.0"),
+        (header_change("schemes", "published", "cover", "digest", value="f00"), "digest 'f00'"),
+        (header_change("schemes", "published", "cover", "tiling", value="round"), "'round'"),
+        (header_change("schemes", "published", "cover", "mask", value=[16, 16]), "'published'"),
+        (header_change("schemes", "published", "rule", "rule", value="magic"), "'magic'"),
+        (header_change("schemes", "jury-recovery", "rule", "aggregate", value="max"), "'jury-recovery'"),
+        (header_change("schemes", "jury-recovery", "rule", "pairs", value="odd"), "'jury-recovery'"),
+        (header_change("kind", value="train"), "certification run"),
+        (lambda lines: lines.__delitem__(slice(1, None)), "at least one certified image"),
+        (lambda lines: lines[1].update(input_sha256="0"), "other pixels"),
+        (lambda lines: lines[1].update(image="949/zz.png"), "949/zz.png"),
+        (lambda lines: [line["schemes"]["undefended"].update(label=1, alert=False) or line.update(label=1)
+                        for line in lines[1:]], "expected label 1"),
+    ],
+)  # fmt: skip
+def test_results_that_do_not_fit(change: Callable[[list[dict[str, Any]]], object], got: str, here: Path) -> None:
+    edit(here / "run.jsonl", change)
+    done = attack(here, *QUICK[2:], "--images", "3", "--rule", "undefended", code=1)
+    assert got in done.stderr
+    assert not (here / "attack.jsonl").exists() or not rows_of(here)
+
+
+def test_a_function_that_answers_otherwise_is_refused(here: Path) -> None:
+    """The file says that the clean photo got another answer: this is not what was certified."""
+    edit(here / "run.jsonl", lambda lines: [line["schemes"]["published"].update(label=1) for line in lines[1:]])
+    assert "another function" in attack(here, *QUICK, "--rule", "published", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "got"),
+    [
+        (("--rule", "magic"), "'magic'"),
+        (("--model", "no_such_model"), "'no_such_model'"),
+        (("--weights", "none.safetensors"), "none.safetensors"),
+        (("--device", "toaster"), "'toaster'"),
+        (("--replay", "1"), "attack.jsonl"),
+    ],
+)
+def test_nonsense(options: tuple[str, ...], got: str, here: Path) -> None:
+    assert got in attack(here, *QUICK, *options, code=1).stderr
+
+
+def test_missing_and_foreign_files(here: Path) -> None:
+    assert "none.jsonl" in attack(here, results="none.jsonl", code=1).stderr
+    (here / "text.jsonl").write_text("no results\n")
+    assert "text.jsonl" in attack(here, results="text.jsonl", code=1).stderr
+    (here / "attack.jsonl").write_text("my notes\n")
+    attack(here, *QUICK, "--rule", "undefended", code=1)
+    assert (here / "attack.jsonl").read_text() == "my notes\n"
+    (here / "photos" / FIRST).rename(here / "photos" / "559" / "other.png")
+    assert FIRST in attack(here, "--images", "3", code=1).stderr
+
+
+def test_a_photo_that_was_exchanged_is_noticed(here: Path) -> None:
+    shutil.copy(here / "photos" / FIRST, here / "photos" / SECOND)
+    assert SECOND in attack(here, "--images", "3", code=1).stderr
+
+
+def test_nothing_certified_is_nothing_to_attack(here: Path) -> None:
+    edit(here / "run.jsonl", lambda lines: [line["schemes"]["published"].update(certified=False) for line in lines[1:]])
+    assert "expected certified images to attack" in attack(here, "--rule", "published", code=1).stderr
+
+
+@pytest.mark.parametrize("option", ["--images", "--locations", "--steps", "--restarts", "--masks-per-step"])
+def test_a_budget_of_nothing_is_wrong_usage(option: str, here: Path) -> None:
+    attack(here, option, "0", code=2)
+
+
+SCHEMES = [
+    Scheme(spread_cover(32, Patch(5, 4), (11, 12), (2, 3)), JuryRecovery("aligned", LabelMajority(), 0.25), "a"),
+    Scheme(offset_cover(32, Patch(5, 5), 15, (1, 2)), Published(), "b"),
+    Scheme(replicated_cover(32, Patch(5, 5), 15, 2), MinorityReports(0.75), "c"),
+    Scheme(patchcleanser_cover(32, Patch(3, 5), (3, 4)), PatchCleanser(challenger=True), "d"),
+    *(Scheme(spread_cover(32, Patch(5, 5), 12), rule(), name) for name, rule in RULES.items()),
+]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_schemes_are_rebuilt_from_their_descriptions(scheme: Scheme) -> None:
+    written = json.loads(json.dumps(scheme.describe()))
+    rebuilt = scheme_from(written)
+    assert rebuilt.cover.masks == scheme.cover.masks
+    assert rebuilt.cover.grids == scheme.cover.grids
+    assert repr(rebuilt.rule) == repr(scheme.rule)
+
+
+def test_schemes_that_cannot_be_rebuilt() -> None:
+    custom = custom_cover((1, 3), Patch(1, 1), [Mask(0, x, 1, 1) for x in range(3)])
+    rule: Rule = Published()
+    with pytest.raises(ResultsError, match=r"expected a tiling among .* got 'custom' in scheme 'own'"):
+        scheme_from(Scheme(custom, rule, "own").describe())
+    with pytest.raises(ResultsError, match=r"expected a scheme that can be rebuilt, got 'x' \('cover'\)"):
+        scheme_from({"name": "x"})
+
+
+def test_the_table_refuses_other_files() -> None:
+    with pytest.raises(ResultsError, match="expected a file of attack attempts, got one of kind 'certify'"):
+        attack_lines({"kind": "certify"}, [])

@@ -1,0 +1,251 @@
+"""The vote-space worst case against an independent game tree, the published rule's exact condition, and sound rules."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import torch
+from game import HARD, SOFT, Table, attacker, brittle, certified, line_covers, plays
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from certmask.attacks import Harm, WorstCase, breaks, worst_case
+from certmask.attacks.strategies import votes_summing_to
+from certmask.attacks.vote_game import outputs_for
+from certmask.attacks.worst_case import harm_of
+from certmask.certificate import Decision, Guarantee
+from certmask.covers import Cover, custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
+from certmask.errors import AttackError, VoteError
+from certmask.geometry import Mask, Patch
+from certmask.rules import JuryDetection, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
+from certmask.rules.rule import Asking, majority
+from certmask.votes import Votes, single_passes
+
+torch.set_num_threads(1)
+
+SOUND: list[Rule] = [
+    JuryDetection(),
+    JuryDetection(LabelMajority()),
+    MinorityReports(),
+    JuryRecovery(),
+    JuryRecovery(aggregate=LabelMajority()),
+    PatchCleanser(),
+    PatchCleanser(challenger=True),
+]
+
+
+class UnanimousMajority(Rule):
+    """Unsound on purpose: certifies recovery when all masks agree, but answers the plain majority."""
+
+    name = "unanimous majority"
+    guarantee = Guarantee.RECOVERY
+
+    def deciding(self, votes: Votes) -> Asking[Decision]:
+        passes = single_passes(len(votes.cover))
+        yield passes
+        return Decision(majority(votes.heads(passes).labels))
+
+    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
+        passes = single_passes(len(votes.cover))
+        yield passes
+        return bool((votes.heads(passes).labels == label).all())
+
+
+class LaxReports(MinorityReports):
+    """Unsound on purpose: warns above the threshold, but certifies from the threshold on."""
+
+    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
+        passes = single_passes(len(votes.cover))
+        yield passes
+        heads = votes.heads(passes)
+        speaks = (heads.labels == label) & (heads.confidence >= self.threshold)
+        juries = votes.cover.districts.juries
+        return bool((speaks[juries] & (juries >= 0)).any(axis=1).all())
+
+
+def complete(cover: Cover, table: Table, label: int, palette: Tensor) -> Votes:
+    """Votes for every mask and pair; what the table leaves open votes for the label."""
+    n = len(cover)
+    rows = [[table.get((min(i, j), max(i, j)), label) for j in range(n)] for i in range(n)]
+    doubles = palette[torch.tensor(rows)]
+    return Votes.from_table(cover, doubles[range(n), range(n)], doubles)
+
+
+def unanimous(cover: Cover, label: int, classes: int) -> Votes:
+    outputs = torch.eye(classes)[label]
+    return Votes.from_table(cover, outputs.expand(len(cover), -1))
+
+
+def random_table(cover: Cover, palette: Tensor, rng: Random) -> Table:
+    n = len(cover)
+    return {(i, j): rng.randrange(len(palette)) for i in range(n) for j in range(i, n)}
+
+
+def brute_harm(cover: Cover, rule: Rule, label: int, district: int, table: Table, palette: Tensor) -> Harm:
+    """The same question, answered by the tests' own game tree."""
+    runs = plays(cover, rule.deciding, palette, attacker(cover, district, table, palette))
+    return max(harm_of(decision, label) for decision, _ in runs)
+
+
+def assert_real(case: WorstCase, votes: Votes, rule: Rule, palette_classes: int) -> None:
+    """The reported votes leave the jury alone and lead to the reported decision."""
+    cover, n = votes.cover, len(votes.cover)
+    jury = set(cover.districts.jury(case.district))
+    assert all(jury.isdisjoint(one) for one in case.turned)
+    pairs = votes.of(torch.cartesian_prod(torch.arange(n), torch.arange(n)).numpy()).clone().view(n, n, palette_classes)
+    for (i, j), output in case.turned.items():
+        pairs[i, j] = pairs[j, i] = output
+    assert rule.decide(Votes.from_table(cover, pairs[range(n), range(n)], pairs)) == case.decision
+
+
+@pytest.mark.parametrize("rule", [*SOUND, Published(), UnanimousMajority()], ids=str)
+def test_exact_as_the_independent_game_tree(rule: Rule) -> None:
+    """Up to three masks, random tables, every district: the same worst outcome, and votes that bring it about."""
+    rng, found = Random(0), set()
+    for cover in (*line_covers(2, 6), *line_covers(3, 6)):
+        table = random_table(cover, HARD, rng)
+        votes = complete(cover, table, 0, HARD)
+        for district in range(len(cover.districts)):
+            label = rng.randrange(3)
+            case = worst_case(votes, rule, label, district, palette=HARD, plays=3000)
+            assert case.exact
+            assert case.harm is brute_harm(cover, rule, label, district, table, HARD)
+            assert harm_of(case.decision, label) is case.harm
+            assert_real(case, votes, rule, 3)
+            found.add(case.harm)
+    assert Harm.WRONG in found
+
+
+def test_exact_with_soft_outputs() -> None:
+    """A palette with ties and with confidences of exactly one half."""
+    rng, rule = Random(1), MinorityReports(0.5)
+    for cover in line_covers(2, 6):
+        table = random_table(cover, SOFT, rng)
+        for district in range(len(cover.districts)):
+            case = worst_case(complete(cover, table, 0, SOFT), rule, 0, district, palette=SOFT)
+            assert case.harm is brute_harm(cover, rule, 0, district, table, SOFT)
+
+
+def breakable(cover: Cover, district: int, label: int) -> bool:
+    """Theorem 8, with copies counted."""
+    jury = sum(cover.copies[mask] for mask in cover.districts.jury(district))
+    outside = cover.placed - jury
+    return outside >= cover.k + 1 or (outside == cover.k and (jury > cover.k or label > 0))
+
+
+@pytest.mark.parametrize("masks", [2, 3, 4])
+def test_published_is_lost_exactly_under_the_stated_condition(masks: int) -> None:
+    seen = set()
+    for cover in line_covers(masks, 6):
+        for label in range(3):
+            for district in range(len(cover.districts)):
+                case = worst_case(unanimous(cover, label, 3), Published(), label, district)
+                assert case.exact
+                assert (case.harm is Harm.WRONG) == breakable(cover, district, label)
+                seen.add(case.harm)
+    assert seen == ({Harm.WRONG, Harm.UNCHANGED} if masks < 4 else seen)
+
+
+@pytest.mark.parametrize(
+    "cover",
+    [
+        offset_cover(224, Patch(32, 32), 96, (2, 3)),
+        replicated_cover(224, Patch(32, 32), 96, (2, 2)),
+        spread_cover(224, Patch(32, 32), 80, 2),
+        patchcleanser_cover(224, Patch(32, 32), 4),
+        offset_cover(24, Patch(5, 5), 20, 2),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("label", [0, 7, 999])
+def test_published_is_lost_on_real_covers_too(cover: Cover, label: int) -> None:
+    """Large tables, where only the known strategies reach: wherever the theorem says so, the break is found."""
+    votes = unanimous(cover, label, 1000)
+    for district in range(0, len(cover.districts), max(len(cover.districts) // 6, 1)):
+        case = worst_case(votes, Published(), label, district, plays=1)
+        assert (case.harm is Harm.WRONG) == breakable(cover, district, label)
+
+
+@pytest.mark.parametrize("rule", SOUND, ids=str)
+def test_no_sound_rule_is_broken_on_a_small_certified_table(rule: Rule) -> None:
+    """Certified tables of two masks (all) and three masks (some), every district, every attack."""
+    for cover in (*line_covers(2, 6), *line_covers(3, 6)[::4]):
+        for label in range(2):
+            tables = list(certified(cover, rule, label, HARD))
+            assert tables
+            for table in tables[:: max(len(tables) // 8, 1)]:
+                case = worst_case(complete(cover, table, label, HARD), rule, label, palette=HARD)
+                assert case.exact
+                assert not breaks(rule.guarantee, case.decision, label)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    rule=st.sampled_from(SOUND),
+    seed=st.integers(0, 10**6),
+    cover=st.sampled_from(
+        [
+            spread_cover((1, 12), Patch(1, 2), (1, 5), (1, 2)),
+            spread_cover(8, Patch(2, 2), 5, 2),
+            offset_cover(10, Patch(3, 3), 7, (1, 2)),
+            patchcleanser_cover(9, Patch(2, 3), 3),
+        ]
+    ),
+)
+def test_no_sound_rule_is_broken_on_a_larger_brittle_table(rule: Rule, seed: int, cover: Cover) -> None:
+    """Tables with as much dissent as the certificate bears; the attacker tries what is known, and chance."""
+    rng = Random(seed)
+    label = rng.randrange(3)
+    table = brittle(cover, rule, label, HARD, rng)
+    assert table is not None
+    votes = complete(cover, table, label, HARD)
+    case = worst_case(votes, rule, label, rng.randrange(len(cover.districts)), plays=60, seed=seed)
+    assert not breaks(rule.guarantee, case.decision, label)
+
+
+def test_a_rule_that_certifies_on_unanimity_and_answers_the_majority_is_caught() -> None:
+    cover = spread_cover(224, Patch(32, 32), 80, 2)
+    rule, votes = UnanimousMajority(), unanimous(cover, 3, 10)
+    assert rule.certify(votes, 3).holds
+    assert worst_case(votes, rule, 3).harm is Harm.WRONG
+
+
+def test_a_threshold_that_certifies_one_step_too_early_is_caught() -> None:
+    """Confidence of exactly the threshold: certified by the lax rule, which then does not warn."""
+    cover = custom_cover((1, 3), Patch(1, 1), [Mask(0, x, 1, 1) for x in range(3)])
+    half = torch.tensor([0.5, 0.3, 0.2]).expand(3, -1)
+    votes = Votes.from_table(cover, half)
+    assert LaxReports(0.5).certify(votes, 0).holds
+    assert worst_case(votes, LaxReports(0.5), 0).harm is Harm.WRONG
+    assert not MinorityReports(0.5).certify(votes, 0).holds
+
+
+@given(st.lists(st.integers(1, 6), max_size=8), st.integers(1, 20))
+def test_subsets_with_a_given_sum(weights: list[int], total: int) -> None:
+    sums = {0}
+    for weight in weights:
+        sums |= {s + weight for s in sums}
+    found = votes_summing_to(torch.tensor(weights, dtype=torch.long).numpy(), total)
+    assert (found is not None) == (total in sums)
+    if found is not None:
+        assert len(set(found.tolist())) == len(found)
+        assert sum(weights[position] for position in found) == total
+
+
+def test_the_palette_has_certain_and_faint_answers() -> None:
+    palette = outputs_for([0, 2], 4)
+    assert palette.argmax(dim=1).tolist() == [0, 2, 0, 2]
+    assert torch.allclose(palette.sum(dim=1), torch.ones(4))
+    assert palette[2:].max() < 0.26
+
+
+def test_nonsense_is_refused() -> None:
+    cover = line_covers(2, 6)[0]
+    votes = unanimous(cover, 0, 3)
+    for label, district, plays_allowed in ((3, 0, 1), (-1, 0, 1), (0, 99, 1), (0, -1, 1), (0, 0, 0)):
+        with pytest.raises(AttackError, match=r"expected .*got"):
+            worst_case(votes, Published(), label, district, plays=plays_allowed)
+    with pytest.raises(VoteError, match="expected every vote"):
+        worst_case(votes, PatchCleanser(), 0)
