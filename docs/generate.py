@@ -13,8 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from certmask.certificate import Guarantee
 from certmask.cli.console import markdown_table
 from certmask.report import summarize
+from certmask.report.attack_table import attack_lines, attack_markdown
 from certmask.report.drawing import save_figure
 from certmask.report.paired import mcnemar
 from certmask.results import read_results
@@ -142,6 +144,20 @@ def _start(start: str) -> str:
     return next(short for word, short in words.items() if word in start)
 
 
+def attack_tables(path: Path) -> str:
+    """What attempts did to each defence, with the attack's success against the bare model above it."""
+    header, rows = read_results(path)
+    lines = attack_lines(header, rows)
+    bare = next(line for line in lines if line.guarantee == Guarantee.NONE.value)
+    budget, model = header["budget"], header["model"]
+    title = (
+        f"{model['name']}, {model['precision']} on {model['device']}: {len(rows):,} attempts of {budget['steps']} "
+        f"steps with {budget['views']} masked views each. The bare model falls to {bare.label_changed} of "
+        f"{bare.attempts}."
+    )
+    return f"{title}\n\n{attack_markdown(lines)}"
+
+
 def _order(path: Path) -> tuple[str, int]:
     name, _, cutout = path.name.split(".")[0].rpartition("-")
     return name, ("none", "random", "greedy").index(cutout)
@@ -168,6 +184,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "bounds": bounds_table,
     "cards": cards_table,
     "cutout": cutout_table,
+    "attack": attack_tables,
 }
 
 
