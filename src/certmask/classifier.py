@@ -64,6 +64,7 @@ class Classifier:
         self.mean, self.std = mean, std
         self.name = name or type(model).__name__
         self.weights = weights_digest(model) if isinstance(model, nn.Module) else "unknown"
+        self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else "unknown"
         self.backend = backend
         self.model = self._placed(model)
         self.compiled = self.device.type == "cuda" and isinstance(model, nn.Module) if compiled is None else compiled
@@ -173,6 +174,7 @@ class Classifier:
         return {
             "name": self.name,
             "weights_sha256": self.weights,
+            "architecture_sha256": self.architecture,
             "classes": self.classes,
             "size": list(self.size),
             "mean": list(self.mean),
@@ -229,9 +231,14 @@ def checked_images(images: Tensor, size: Size) -> Tensor:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """sha256 over the printed architecture and all parameters and buffers, by name."""
-    digest = hashlib.sha256(str(model).encode())
+    """sha256 over all parameters and buffers, by name: the same for the same weights under any library version."""
+    digest = hashlib.sha256()
     for name, tensor in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda item: item[0]):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def architecture_digest(model: nn.Module) -> str:
+    """sha256 over the printed layers, which tells a ReLU from a Tanh; library versions may print differently."""
+    return hashlib.sha256(str(model).encode()).hexdigest()

@@ -20,8 +20,9 @@ from certmask.results import Row, read_results
 from certmask.run import pixel_digest
 from certmask.schemes import scheme_from
 
-MACHINE = ("name", "device")
-"""What may differ: how the model is called, and the machine, whose rounding the margin has to absorb."""
+MACHINE = ("name", "device", "architecture_sha256")
+"""What may differ: how the model is called, how its layers are printed (library versions differ in that; the clean
+images are decided again, which would show another architecture), and the machine, whose rounding the margin absorbs."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,198 @@
+"""Plots of runs as SVG; the same figures give the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from itertools import count
+from math import sqrt
+from textwrap import fill
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from certmask.certificate import Guarantee
+from certmask.report.findings import Findings
+from certmask.report.intervals import Share
+from certmask.report.run_files import RunFile
+
+BLUE, GREEN, ORANGE, GREY = "#0072b2", "#009e73", "#d55e00", "#8a8a8a"
+PALETTE = (BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's colours: distinct to colour-blind readers."""
+
+MARKERS = "osD^vPX"
+COLOUR = {Guarantee.RECOVERY: BLUE, Guarantee.DETECTION: GREEN, Guarantee.PUBLISHED: GREY}
+TITLE = {
+    Guarantee.RECOVERY: "certified recovery",
+    Guarantee.DETECTION: "certified detection",
+    Guarantee.PUBLISHED: "published test: no guarantee",
+}
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "certmask",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "text.parse_math": False,
+}
+WIDTH = 10.4
+
+
+def share_bars(lines: Sequence[Findings]) -> bytes | None:
+    """Certified shares with their intervals, one panel per guarantee; None where nothing can be certified."""
+    kinds = [kind for kind in TITLE if any(line.guarantee is kind for line in lines)]
+    if not kinds:
+        return None
+    groups = [[line for line in lines if line.guarantee is kind] for kind in kinds]
+    with mpl.rc_context(STYLE):
+        heights = [
+            len(group) * (2 if kind is Guarantee.DETECTION else 1) for kind, group in zip(kinds, groups, strict=True)
+        ]
+        figure = Figure(figsize=(WIDTH, 0.34 * sum(heights) + 0.85 * len(kinds) + 0.3), layout="constrained")
+        panels = figure.subplots(len(kinds), 1, squeeze=False, sharex=True, height_ratios=[h + 0.6 for h in heights])
+        for axes, kind, group in zip(panels[:, 0], kinds, groups, strict=True):
+            _bar_panel(axes, kind, group)
+        panels[-1, 0].set_xlabel("share of images (%), whiskers: 95 % confidence interval")
+        return _svg(figure)
+
+
+def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
+    """Bars of one guarantee; with detection, the false alerts below each bar."""
+    places, names = [], []
+    place = count()
+    for line in group:
+        shares = [(line.certified, COLOUR[kind], TITLE[kind], "//" if kind is Guarantee.PUBLISHED else "")]
+        if kind is Guarantee.DETECTION:
+            shares.append((line.false_alerts, ORANGE, "false alerts", "xx"))
+        rows = [next(place) for _ in shares]
+        for row, (share, colour, label, hatch) in zip(rows, shares, strict=True):
+            _bar(axes, row, share, colour, label if line is group[0] else "_", hatch)
+        clean = "clean accuracy" if line is group[0] else "_"
+        axes.plot([100 * line.clean.value], [rows[0]], "D", color="black", mfc="white", ms=5.5, label=clean, zorder=4)
+        places.append(sum(rows) / len(rows))
+        names.append(plot_text(line.scheme, 26))
+    axes.set(yticks=places, yticklabels=names, xlim=(0, 100), ylim=(next(place) - 0.4, -0.6), title=TITLE[kind])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.4, borderaxespad=0.2)
+
+
+def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hatch: str) -> None:
+    if share is None:
+        return
+    value, (low, high) = 100 * share.value, (100 * edge for edge in share.interval)
+    axes.barh(
+        row, value, height=0.72, color=colour, alpha=0.85, hatch=hatch, edgecolor="white", linewidth=0, label=label
+    )
+    axes.plot([low, high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
+    axes.annotate(f"{value:.1f}", (high, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def price_plot(lines: Sequence[Findings], names: Sequence[str]) -> bytes:
+    """Certified share against passes, to prove and to answer; lines join what nothing else beats in both."""
+    columns = max(1, 110 // (8 + max(map(len, names))))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 3.5 + 0.21 * -(-len(names) // columns)), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        _price_panel(left, lines, names, [line.proof_passes or 0.0 for line in lines], "mean passes per image to prove")
+        _price_panel(right, lines, names, [line.answer_passes for line in lines], "mean passes per image to answer")
+        left.set_ylabel(f"{TITLE[lines[0].guarantee]}\n(% of images)")
+        handles, labels = left.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        return _svg(figure)
+
+
+def _price_panel(
+    axes: Axes, lines: Sequence[Findings], names: Sequence[str], passes: Sequence[float], title: str
+) -> None:
+    shares = [100 * line.certified.value if line.certified else 0.0 for line in lines]
+    front = frontier(passes, shares)
+    axes.step([passes[n] for n in front], [shares[n] for n in front], where="post", color="0.6", lw=1, ls="--")
+    for number, line in enumerate(lines):
+        low, high = line.certified.interval if line.certified else (0.0, 0.0)
+        colour = PALETTE[number % len(PALETTE)]
+        marker = MARKERS[number // len(PALETTE) % len(MARKERS)] if len(lines) > len(MARKERS) else MARKERS[number]
+        x, y = passes[number], shares[number]
+        axes.plot([x, x], [100 * low, 100 * high], color=colour, lw=1.2, alpha=0.55)
+        axes.plot([x], [y], marker, color=colour, ms=7.5, mec="white", label=plot_text(names[number]))
+    axes.set(xscale="log", xlabel=f"{title} (log scale)", ylim=(0, None), xlim=price_range(passes))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(alpha=0.25)
+
+
+def price_range(prices: Sequence[float]) -> tuple[float, float]:
+    """An axis that holds all prices and spans at least a factor of four, so that its ticks have room."""
+    low, high = min(prices) / 1.15, max(prices) * 1.15
+    widen = max(1.0, sqrt(4 * low / high))
+    return low / widen, high * widen
+
+
+def frontier(prices: Sequence[float], shares: Sequence[float]) -> list[int]:
+    """Numbers of the points that no cheaper or equally cheap point reaches, by price."""
+    kept: list[int] = []
+    for number in sorted(range(len(prices)), key=lambda n: (prices[n], -shares[n], n)):
+        if not kept or shares[number] > shares[kept[-1]]:
+            kept.append(number)
+    return kept
+
+
+def dissent_plot(run: RunFile, lines: Sequence[Findings]) -> bytes | None:
+    """How many masks disagreed with the answer, for images with and without proof; one panel per proved scheme."""
+    shown = [line for line in lines if line.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)]
+    if not shown:
+        return None
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 2.3 * rows + 0.5), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False)
+        for number, axes in enumerate(panels.flat):
+            if number < len(shown):
+                _dissent_panel(axes, run, shown[number])
+            else:
+                axes.set_axis_off()
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
+        return _svg(figure)
+
+
+def _dissent_panel(axes: Axes, run: RunFile, line: Findings) -> None:
+    found = [(row["schemes"][line.scheme]["dissent"], row["schemes"][line.scheme]["certified"]) for row in run.rows]
+    bins = range(max(dissent for dissent, _ in found).bit_length() + 1)
+    below = [0] * len(bins)
+    for kind, colour, label in ((True, BLUE, "proved"), (False, "0.78", "not proved")):
+        counts = [sum(d.bit_length() == place and certified is kind for d, certified in found) for place in bins]
+        axes.bar(bins, counts, bottom=below, width=0.9, color=colour, label=label)
+        below = [sum(pair) for pair in zip(below, counts, strict=True)]
+    axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images")
+    axes.set(xticks=bins, xticklabels=[dissent_range(place, line.masks or 0) for place in bins])
+    axes.set_title(plot_text(line.scheme, 34))
+    axes.tick_params(axis="x", labelsize=9.5 if len(bins) < 7 else 7.5)
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+
+
+def dissent_range(place: int, masks: int) -> str:
+    """The numbers of one bin, up to all masks; each bin is twice as wide as the one before: 0, 1, 2–3, 4–7, …"""
+    low, high = (1 << place) >> 1, min((1 << place) - 1, masks)
+    return f"{low}–{high}" if high > low else f"{low}"
+
+
+def plot_text(name: str, width: int = 90) -> str:
+    """A name in lines of at most ``width``, without characters that would spoil an SVG."""
+    return fill("".join(c if c.isprintable() else " " for c in name), width) or "–"
+
+
+def _svg(figure: Figure) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()

@@ -1,0 +1,164 @@
+"""What was proved, in sentences made from the figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from certmask.certificate import Guarantee
+from certmask.report.attack_table import AttackLine
+from certmask.report.findings import Findings
+from certmask.report.intervals import Share
+from certmask.report.run_files import RunFile
+from certmask.report.tables import percent
+
+PROVED = (Guarantee.RECOVERY, Guarantee.DETECTION)
+LIMITS = (
+    "Nothing here speaks of two patches, of a larger patch or another shape, of a patch on the photo before it was "
+    "resized, or of another function: other weights, precision, batch shape, fill colour, masks or preprocessing."
+)
+
+
+def setting(run: RunFile, lines: Sequence[Findings]) -> str:
+    """Which model, which photos, which threat."""
+    data, model = run.header["data"], run.model
+    done = f"{len(run.rows):,} of {data['images']:,} images" if len(run.rows) != data["images"] else _images(run)
+    threats = list(dict.fromkeys(threat(line) for line in lines))
+    return (
+        f"{model['name']} ({model['precision']}{_on(run)}), {done} of {data['name']}. "
+        f"Threat: {'; '.join(threats)}, with any content, anywhere on the model's input."
+    )
+
+
+def caption(run: RunFile, lines: Sequence[Findings]) -> str:
+    """The same in a line, for a table."""
+    threats = "; ".join(dict.fromkeys(threat(line) for line in lines))
+    return f"{run.model['name']} on {run.header['data']['name']}, {_images(run)}, {threats} ({run.name})"
+
+
+def _images(run: RunFile) -> str:
+    return "1 image" if len(run.rows) == 1 else f"{len(run.rows):,} images"
+
+
+def _on(run: RunFile) -> str:
+    return f", {run.model['device']}" if run.model.get("device") else ""
+
+
+def threat(line: Findings) -> str:
+    (height, width), (tall, wide) = line.patch, line.image
+    share = 100 * height * width / (tall * wide)
+    return f"one {height}×{width} patch ({share:.1f} % of {tall}×{wide})"
+
+
+def proved(lines: Sequence[Findings]) -> list[str]:
+    """What the best scheme of each guarantee proves, what the published test says, or that nothing is proved."""
+    sentences = []
+    for guarantee in PROVED:
+        rivals = [line for line in lines if line.guarantee is guarantee]
+        if rivals:
+            sentences.append(_proved(best_of(rivals), len(rivals)))
+    sentences += [_published(line) for line in lines if line.guarantee is Guarantee.PUBLISHED]
+    if not any(line.guarantee in PROVED for line in lines):
+        sentences.append("No defence of this run has a proved guarantee.")
+    return sentences
+
+
+def best_of(rivals: Sequence[Findings]) -> Findings:
+    """The scheme that certifies most; among equals, the one whose proofs are cheapest."""
+    return max(rivals, key=lambda line: (line.certified.count if line.certified else 0, -(line.proof_passes or 0.0)))
+
+
+def _proved(line: Findings, rivals: int) -> str:
+    if line.certified is None or not line.certified.count:
+        whom = line.scheme if rivals == 1 else f"none of {rivals} defences"
+        return f"Certified {line.guarantee.value}: {whom} proves it for {'no' if rivals == 1 else 'any'} image."
+    best = f" (none of the {rivals} such defences for more)" if rivals > 1 else ""
+    alerts = ""
+    if line.guarantee is Guarantee.DETECTION:
+        alerts = f" On {counted(line.false_alerts)} it raises a false alert."
+    return (
+        f"Certified {line.guarantee.value}: {line.scheme} proves it for {counted(line.certified)}{best}; "
+        f"for these, {line.guarantee.sentence}.{alerts} {_rest(line.certified)}"
+    )
+
+
+def _rest(certified: Share) -> str:
+    rest = certified.of - certified.count
+    if not rest:
+        return "No image is left without proof."
+    others = "the other image" if rest == 1 else f"the other {rest:,} images"
+    return f"For {others} nothing was proved, which does not mean that an attack exists."
+
+
+def _published(line: Findings) -> str:
+    share = line.certified or Share(0, line.images)
+    return f"{line.scheme} passes its test on {counted(share)}; {line.guarantee.sentence}."
+
+
+def counted(share: Share) -> str:
+    """Count, share and interval."""
+    low, high = share.interval
+    noun = "image" if share.of == 1 else "images"
+    return (
+        f"{share.count:,} of {share.of:,} {noun} ({percent(share.value)} %, 95 % interval {percent(low)} "
+        f"to {percent(high)} %)"
+    )
+
+
+def cautions(run: RunFile) -> list[str]:
+    """What a reader of this run's figures must not overlook."""
+    found = []
+    missing = run.header["data"]["images"] - len(run.rows)
+    if missing > 0:
+        found.append(f"The run is not finished: {missing:,} images are still to come.")
+    margins = {float(run.schemes[s]["rule"].get("margin", 0.0)) for s in run.schemes if run.guarantee(s) in PROVED}
+    if margins:
+        found.append(_margin(min(margins)))
+    batch = run.model.get("batch")
+    others = Counter(row["batch"] for row in run.rows if row.get("batch", batch) != batch)
+    found += [f"{count:,} images ran with batch {size}, not {batch}: their certificates are for that function."
+              for size, count in sorted(others.items(), key=str)]  # fmt: skip
+    return found
+
+
+def _margin(margin: float) -> str:
+    if not margin:
+        return (
+            "The margin is 0: the certificates hold as long as the deployed classifier answers equal masked pictures "
+            "with equal winners, to the last bit where two classes are close."
+        )
+    moved = f"no number that a rule reads moves by more than {margin / 2:.3g}"
+    return f"The certificates hold as long as {moved} (half the margin)."
+
+
+def attacked(lines: Sequence[AttackLine]) -> list[str]:
+    """What attempts did, and how strong the attack is known to be."""
+    sentences = []
+    tried = [line for line in lines if line.attempts and Guarantee(line.guarantee) in PROVED]
+    broken = sum(line.broken or 0 for line in tried)
+    if tried and not broken:
+        total = sum(line.attempts for line in tried)
+        sentences.append(f"None of {total:,} attempts on proved certificates broke one, as the proofs say.")
+    for line in lines:
+        if line.guarantee == Guarantee.PUBLISHED.value and line.attempts:
+            sentences.append(
+                f"{line.scheme}: {line.broken:,} of {line.attempts:,} attempts changed the answer on images that pass "
+                f"the published test ({line.images_lost:,} of {line.images:,} images lost)."
+            )
+    bare = [line for line in lines if line.guarantee == Guarantee.NONE.value and line.attempts]
+    changed, total = sum(line.label_changed for line in bare), sum(line.attempts for line in bare)
+    strength = f"The same attack changes the undefended model's label in {changed:,} of {total:,} attempts."
+    return [
+        *sentences,
+        strength if bare else "The undefended model was not attacked: the attack's strength is unknown.",
+    ]
+
+
+def broken_proofs(name: str, lines: Sequence[AttackLine]) -> list[str]:
+    """The worst news: a proved certificate that an attack broke."""
+    return [
+        f"{name}: {line.broken:,} attempts broke a certificate of {line.scheme} that was called proved. "
+        "That is a fault in the program or in its use; do not rely on the figures of this defence."
+        for line in lines
+        if line.broken and Guarantee(line.guarantee) in PROVED
+    ]

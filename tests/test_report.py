@@ -1,0 +1,697 @@
+"""``certmask report``: every figure recomputed from the file, a page that needs nothing, hostile names, bad files."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.stats import binomtest
+from test_cli import Done, certmask
+
+from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
+from certmask.data import load_dataset, to_tensor
+from certmask.errors import ResultsError
+from certmask.evaluation import Scheme
+from certmask.geometry import Patch
+from certmask.report import summarize
+from certmask.report.gallery import FATES, fate, picked
+from certmask.report.plots import dissent_range, frontier
+from certmask.report.report import read_report
+from certmask.report.run_files import read_runs, short_names
+from certmask.report.table_forms import latex_text, markdown_text
+from certmask.report.thumbnails import jury, middle, with_jury
+from certmask.results import read_results
+from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
+from certmask.run import pixel_digest
+
+Lines = list[dict[str, Any]]
+DEMO = Path(__file__).parent.parent / "results" / "demo.jsonl"
+SIZE, PATCH = 32, Patch(8, 8)
+FOURFOLD = spread_cover(SIZE, PATCH, 20, 2)
+SCHEMES = [
+    Scheme(FOURFOLD, Undefended(), "undefended"),
+    Scheme(offset_cover(SIZE, PATCH, 16, (2, 3)), Published(), "published k=6"),
+    Scheme(FOURFOLD, JuryDetection(margin=0.02), "jury detection"),
+    Scheme(FOURFOLD, MinorityReports(0.5, 0.02), "minority reports"),
+    Scheme(FOURFOLD, JuryRecovery("aligned", margin=0.01), "jury recovery"),
+    Scheme(patchcleanser_cover(SIZE, PATCH, 3), PatchCleanser(margin=0.01), "PatchCleanser"),
+]
+KIND = {"recovery": "certified_recovery", "detection": "certified_detection", "published test": "published_test"}
+EVIL = "<script>alert(1)</script>\"'&|_%$#{}\\~^[x](y)`*"
+
+
+def outcome(guarantee: str, label: int, chance: random.Random) -> dict[str, Any]:
+    """An invented outcome that keeps its promise."""
+    certified = chance.random() < 0.4 if guarantee != "none" else None
+    alert = chance.random() < 0.3 and guarantee not in ("none", "published test")
+    answer = label if chance.random() < 0.7 else (label + 1) % 10
+    if certified:
+        alert = alert and guarantee == "detection"
+        answer = answer if alert else label
+    prices = {
+        "passes": chance.randrange(1, 50),
+        "certificate_passes": 0 if certified is None else chance.randrange(9, 99),
+    }
+    return {"label": answer, "alert": alert, "certified": certified, "dissent": chance.randrange(9), **prices}
+
+
+def made_lines(images: int = 30, seed: int = 0) -> Lines:
+    """The lines of an invented results file with every kind of guarantee."""
+    chance = random.Random(seed)
+    schemes = json.loads(json.dumps({scheme.name: scheme.describe() for scheme in SCHEMES}))
+    model = {"name": "tiny", "precision": "fp32", "size": [SIZE, SIZE], "classes": 10, "batch": 4, "device": "cpu"}
+    data = {"name": "squares", "images": images, "digest": "d", "crop": 1.0}
+    lines: Lines = [{"certmask_results": 1, "kind": "certify", "model": model, "data": data, "schemes": schemes}]
+    for number in range(images):
+        label = number % 10
+        found = {name: outcome(s["rule"]["guarantee"], label, chance) for name, s in schemes.items()}
+        row = {"image": f"{label}/{number:03d}.png", "label": label, "passes": 200, "seconds": 0.5, "batch": 4}
+        lines.append({**row, "schemes": found, "input_sha256": f"{number:016x}"})
+    return lines
+
+
+def saved(path: Path, lines: Lines) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return saved(tmp_path / "run.jsonl", made_lines())
+
+
+@pytest.fixture
+def photographed(tmp_path: Path) -> Path:
+    """A results file whose photos exist: coloured squares under ``photos``."""
+    lines = made_lines()
+    for row in lines[1:]:
+        number = int(row["image"][2:5])
+        pixels = np.random.default_rng(number).integers(0, 255, (SIZE, SIZE, 3), dtype=np.uint8)
+        (tmp_path / "photos" / row["image"]).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "photos" / row["image"])
+        row["input_sha256"] = pixel_digest(to_tensor(Image.fromarray(pixels)))
+    return saved(tmp_path / "run.jsonl", lines)
+
+
+def report(*arguments: str | Path, cwd: Path, code: int = 0) -> Done:
+    return certmask("report", *arguments, "--out", "page.html", cwd=cwd, code=code)
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every element is closed in order, attributes and texts are collected."""
+
+    ALONE = ("meta", "img", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.texts: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.classes: Counter[str] = Counter()
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen[tag] += 1
+        for name, value in attrs:
+            assert not name.startswith("on")
+            self.addresses += [str(value)] if name in ("src", "href", "srcset", "action", "data") else []
+            self.ids += [str(value)] if name == "id" else []
+            self.classes += Counter(str(value).split()) if name == "class" else Counter()
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        if tag not in self.ALONE:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += (" " if self.open[-1] == "small" else "") + data
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+def page_of(folder: Path) -> Page:
+    return Page((folder / "page.html").read_text(encoding="utf-8"))
+
+
+def test_every_figure_is_recomputed_from_the_file(run: Path) -> None:
+    """Counts by plain loops over the lines, intervals by scipy."""
+    report(run, "--csv", cwd=run.parent)
+    header, *rows = made_lines()
+    records = list(csv.DictReader((run.parent / "page.csv").open(encoding="utf-8")))
+    assert [record["defence"] for record in records] == list(header["schemes"])
+    for record in records:
+        scheme = header["schemes"][record["defence"]]
+        found = [(row["label"], row["schemes"][record["defence"]]) for row in rows]
+        counts = {
+            "clean_accuracy": sum(o["label"] == label and not o["alert"] for label, o in found),
+            "false_alerts": sum(o["alert"] for _, o in found),
+        }
+        guarantee = scheme["rule"]["guarantee"]
+        if guarantee != "none":
+            counts[KIND[guarantee]] = sum(o["certified"] for _, o in found)
+        for name in ("clean_accuracy", "false_alerts", *KIND.values()):
+            check_share(record, name, counts.get(name))
+        proofs = [o["certificate_passes"] for _, o in found if o["certified"]]
+        assert record["passes_to_prove_if_proved"] == (str(sum(proofs) / len(proofs)) if proofs else "")
+        mean = sum(o["passes"] for _, o in found) / len(found)
+        assert float(record["passes_to_answer"]) == pytest.approx(mean)
+        assert float(record["estimated_milliseconds_to_answer"]) == pytest.approx(mean * 500 / 200)
+        assert record["masks"] == ("" if guarantee == "none" else str(scheme["cover"]["masks"]))
+
+
+def check_share(record: dict[str, str], name: str, count: int | None) -> None:
+    if count is None:
+        assert [record[f"{name}{end}"] for end in ("", "_count", "_low", "_high")] == [""] * 4
+        return
+    interval = binomtest(count, 30).proportion_ci(method="wilson")
+    assert record[f"{name}_count"] == str(count)
+    assert float(record[name]) == pytest.approx(count / 30)
+    assert float(record[f"{name}_low"]) == pytest.approx(interval.low, abs=1e-12)
+    assert float(record[f"{name}_high"]) == pytest.approx(interval.high, abs=1e-12)
+
+
+def test_the_page_agrees_with_the_table_command_on_the_demo(tmp_path: Path) -> None:
+    report(DEMO, "--csv", cwd=tmp_path)
+    records = csv.DictReader((tmp_path / "page.csv").open(encoding="utf-8"))
+    for record, line in zip(records, summarize(*read_results(DEMO)), strict=True):
+        for name in ("clean_accuracy", "certified_recovery", "certified_detection", "published_test", "false_alerts"):
+            assert record[name] == ("" if getattr(line, name) is None else str(getattr(line, name)))
+        assert float(record["passes_to_prove"] or 0) == pytest.approx(line.certificate_passes)
+    assert "PatchCleanser 4×4 proves it for 7 of 20 images (35.0 %" in page_of(tmp_path).text
+
+
+def test_guarantees_never_share_a_column(run: Path) -> None:
+    report(run, cwd=run.parent)
+    upper, lower, *rows = page_of(run.parent).tables[0]
+    assert upper == ["defence", "share of images, %", "masks", "passes per image", "ms per image, estimated", "images"]
+    assert lower[:5] == [
+        "clean accuracy",
+        "certified recovery",
+        "certified detection",
+        "false alerts",
+        "published test",
+    ]
+    filled = {row[0]: [cell != "–" for cell in row[2:4]] + [row[5] != "–"] for row in rows}
+    assert filled == {
+        "undefended": [False, False, False],
+        "published k=6": [False, False, True],
+        "jury detection": [False, True, False],
+        "minority reports": [False, True, False],
+        "jury recovery": [True, False, False],
+        "PatchCleanser": [True, False, False],
+    }
+    assert all(re.fullmatch(r"\d+\.\d \[\d+\.\d, \d+\.\d\]", cell) for row in rows for cell in (row[1], row[4]))
+
+
+def test_the_page_stands_alone(photographed: Path) -> None:
+    report(photographed, "--photos", "photos", cwd=photographed.parent)
+    page = page_of(photographed.parent)
+    assert all(address.startswith(("data:image/", "#")) for address in page.addresses)
+    anchors = {address[1:] for address in page.addresses if address.startswith("#")}
+    assert anchors <= set(page.ids)
+    assert len(set(page.ids)) == len(page.ids)
+    assert not {"script", "link", "iframe", "object", "embed", "form", "base"} & set(page.seen)
+    text = (photographed.parent / "page.html").read_text(encoding="utf-8")
+    assert "default-src 'none'; img-src data:" in text.replace("&#x27;", "'")
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert page.seen["figure"] >= 4
+
+
+def test_names_from_files_do_nothing_but_stand_there(tmp_path: Path) -> None:
+    """A hostile name is text in the page, in Markdown and in LaTeX, wherever it comes from."""
+    lines = made_lines()
+    lines[0]["model"] |= {"name": EVIL, "precision": EVIL, "device": EVIL, EVIL: EVIL}
+    lines[0]["data"]["name"] = EVIL
+    lines[0]["schemes"][EVIL] = {**lines[0]["schemes"].pop("jury recovery"), "name": EVIL}
+    for row in lines[1:]:
+        row["image"] += EVIL
+        row["schemes"][EVIL] = row["schemes"].pop("jury recovery")
+    path = saved(tmp_path / "<script>alert(2)<_script>.jsonl", lines)
+    report(path, "--markdown", "--latex", "--csv", cwd=tmp_path)
+    page = page_of(tmp_path)
+    assert "script" not in page.seen
+    assert page.text.count(EVIL) >= 6
+    assert any(row["defence"] == EVIL for row in csv.DictReader((tmp_path / "page.csv").open(encoding="utf-8")))
+    assert "<script" not in (tmp_path / "page.md").read_text(encoding="utf-8")
+    latex = (tmp_path / "page.tex").read_text(encoding="utf-8")
+    assert latex_text(EVIL) in latex
+    check_latex(latex)
+
+
+def check_latex(text: str) -> None:
+    """Braces balance, and every row of a tabular has as many cells as it has columns."""
+    bare = re.sub(r"\\[\\&%$#_{}]", "", text.replace(r"\\", ""))
+    assert bare.count("{") == bare.count("}")
+    for columns, body in re.findall(r"\\begin{tabular}{([lr]+)}(.*?)\\end{tabular}", text, re.DOTALL):
+        rows = [line for line in body.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+        assert len(rows) >= 2
+        assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {len(columns)}
+
+
+def test_names_that_are_hard_to_draw(tmp_path: Path) -> None:
+    """Nothing, control characters, right-to-left, formulas and half a novel as names of schemes: every plot is XML."""
+    lines = made_lines()
+    for old, new in zip(
+        list(lines[0]["schemes"]), ("", "\0\x1b\n", "\u202eevil", "$\\frac{", "x" * 500, "--> "), strict=True
+    ):
+        for line in lines:
+            line["schemes"][new] = line["schemes"].pop(old)
+    report(saved(tmp_path / "run.jsonl", lines), cwd=tmp_path)
+    plots = [address for address in page_of(tmp_path).addresses if address.startswith("data:image/svg")]
+    assert len(plots) >= 3
+    for plot in plots:
+        ElementTree.fromstring(base64.b64decode(plot.partition(",")[2]))
+
+
+@given(st.text(max_size=20))
+def test_escaped_text_has_no_markup_left(text: str) -> None:
+    assert not re.search(r"(?<!\\)[&%$#_{}~^](?!})", re.sub(r"\\text\w+{}|\\dots{}|\$\\times\$", "", latex_text(text)))
+    plain = re.sub(r"\\[\\|*_`\[\]#]|&(lt|gt|amp);", "", markdown_text(text))
+    assert not set("|*_`[]#<>&\\\n") & set(plain)
+
+
+def test_markdown_and_latex_say_what_the_page_says(run: Path) -> None:
+    report(run, "--markdown", "--latex", cwd=run.parent)
+    page = page_of(run.parent)
+    markdown = (run.parent / "page.md").read_text(encoding="utf-8")
+    latex = (run.parent / "page.tex").read_text(encoding="utf-8")
+    check_latex(latex)
+    for row in page.tables[0][2:]:
+        cells = [markdown_text(cell) for cell in row]
+        assert f"| {' | '.join(cells)} |" in markdown
+        assert f"{{{latex_text(row[0])}}} & {{{row[1].split()[0]}}}" in latex
+    grids = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in grids[:8]} == {14}
+
+
+def test_the_same_input_gives_the_same_bytes(photographed: Path) -> None:
+    """Also in another process, with another order of hashes."""
+    report(photographed, "--photos", "photos", cwd=photographed.parent)
+    first = (photographed.parent / "page.html").read_bytes()
+    report(photographed, "--photos", "photos", cwd=photographed.parent)
+    assert (photographed.parent / "page.html").read_bytes() == first
+    command = [
+        sys.executable,
+        "-c",
+        "from certmask.cli import main; main()",
+        "report",
+        "run.jsonl",
+        "--photos",
+        "photos",
+    ]
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    subprocess.run([*command, "--out", "other.html"], cwd=photographed.parent, env=environment, check=True)
+    assert (photographed.parent / "other.html").read_bytes() == first
+
+
+def test_paired_rows_by_brute_force(tmp_path: Path) -> None:
+    """Only one guarantee, one patch and the same pixels are compared; counts by loops over both files."""
+    here, there = made_lines(seed=1), made_lines(seed=2)
+    for row in there[1:11]:
+        row["input_sha256"] = "other pixels"
+    there[0]["schemes"]["PatchCleanser"]["cover"]["patch"] = [9, 9]
+    paths = [saved(tmp_path / "a.jsonl", here), saved(tmp_path / "b.jsonl", there)]
+    report(*paths, "--csv", cwd=tmp_path)
+    found = {
+        (row["first"], row["second"]): row
+        for row in csv.DictReader((tmp_path / "page-paired.csv").open(encoding="utf-8"))
+    }
+    recovery = {"a.jsonl: jury recovery", "a.jsonl: PatchCleanser", "b.jsonl: jury recovery"}
+    detection = {
+        f"{run}: {scheme}" for run in ("a.jsonl", "b.jsonl") for scheme in ("jury detection", "minority reports")
+    }
+    published = {"a.jsonl: published k=6", "b.jsonl: published k=6"}
+    expected = [{a, b} for kind in (recovery, detection, published) for a in kind for b in kind if a < b]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
+    row = found["a.jsonl: jury recovery", "b.jsonl: jury recovery"]
+    sides = [
+        (a["schemes"]["jury recovery"]["certified"], b["schemes"]["jury recovery"]["certified"])
+        for a, b in zip(here[11:], there[11:], strict=True)
+    ]
+    assert (row["images"], row["only_first"], row["only_second"], row["both"]) == (
+        "20", str(sides.count((True, False))), str(sides.count((False, True))), str(sides.count((True, True))),
+    )  # fmt: skip
+    differing = sides.count((True, False)) + sides.count((False, True))
+    assert float(row["p_mcnemar"]) == pytest.approx(binomtest(sides.count((True, False)), differing).pvalue)
+    assert all(float(other["p_holm"]) >= float(other["p_mcnemar"]) for other in found.values())
+    assert "All runs" in page_of(tmp_path).text
+
+
+def test_runs_without_pixel_hashes_are_not_paired_across(tmp_path: Path) -> None:
+    paths = []
+    for name in "ab":
+        lines = made_lines(seed=ord(name))
+        for row in lines[1:]:
+            del row["input_sha256"]
+        paths.append(saved(tmp_path / f"{name}.jsonl", lines))
+    contests = read_report(paths).contests
+    assert contests
+    assert all(contest.first.split(":")[0] == contest.second.split(":")[0] for contest in contests)
+
+
+def cut(lines: Lines) -> None:
+    del lines[6:]
+
+
+def nothing_proved(lines: Lines) -> None:
+    for row in lines[1:]:
+        for found in row["schemes"].values():
+            found["certified"] = found["certified"] and None if found["certified"] is None else False
+
+
+def other_batch(lines: Lines) -> None:
+    for row in lines[1:4]:
+        row["batch"] = 2
+
+
+def only_undefended(lines: Lines) -> None:
+    lines[0]["schemes"] = {"undefended": lines[0]["schemes"]["undefended"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (cut, ("5 of 30 images of squares", "25 images are still to come")),
+        (nothing_proved, ("Certified recovery: none of 2 defences proves it for any image.", "on 0 of 30 images")),
+        (other_batch, ("3 images ran with batch 2, not 4: their certificates are for that function.",)),
+        (only_undefended, ("No defence of this run has a proved guarantee.",)),
+        (lambda lines: None, ("no number that a rule reads moves by more than 0.005",
+                              "no guarantee against an adaptive attacker",
+                              "the true class is answered or an alert raised, whatever the patch shows",
+                              "one 8×8 patch (6.2 % of 32×32)", "Nothing here speaks of two patches")),
+    ],
+)  # fmt: skip
+def test_the_summary_in_words(change: Callable[[Lines], None], words: tuple[str, ...], tmp_path: Path) -> None:
+    lines = made_lines()
+    change(lines)
+    report(saved(tmp_path / "run.jsonl", lines), "--markdown", cwd=tmp_path)
+    for sentence in words:
+        assert sentence in page_of(tmp_path).text
+        assert sentence.split(" (")[0] in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_provenance_shows_every_field_of_the_header(run: Path) -> None:
+    def leaves(fields: Any) -> Iterator[str]:
+        if isinstance(fields, dict):
+            for value in fields.values():
+                yield from leaves(value)
+        else:
+            yield fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False)
+
+    report(run, cwd=run.parent)
+    facts = Counter(row[1] for row in page_of(run.parent).tables[-1])
+    missing = Counter(leaves(made_lines()[0])) - facts
+    assert not missing
+
+
+def test_the_gallery_shows_at_most_what_is_asked_for(photographed: Path) -> None:
+    for count in (0, 5, 100):
+        report(photographed, "--photos", "photos", "--gallery", str(count), cwd=photographed.parent)
+        assert page_of(photographed.parent).classes["card"] == min(count, 30)
+    report(photographed, cwd=photographed.parent)
+    assert page_of(photographed.parent).classes["card"] == 0
+
+
+def test_every_fate_is_picked_and_no_image_twice(run: Path) -> None:
+    (found,), _ = read_runs([run])
+    for count in range(40):
+        chosen = picked(found, count)
+        assert len(chosen) == min(count, 30)
+        assert len({row["image"] for row, _, _ in chosen}) == len(chosen)
+        assert all(fate(row["schemes"][scheme], row["label"]) == kind for row, scheme, kind in chosen)
+        if count >= 8:
+            assert {kind for _, _, kind in chosen} == set(FATES)
+
+
+def test_a_changed_or_missing_photo_is_refused_by_name(photographed: Path) -> None:
+    folder = photographed.parent
+    shown = picked(read_runs([photographed])[0][0], 12)[3][0]["image"]
+    Image.new("RGB", (SIZE, SIZE)).save(folder / "photos" / shown)
+    assert shown in report("run.jsonl", "--photos", "photos", cwd=folder, code=1).stderr
+    (folder / "photos" / shown).unlink()
+    assert shown in report("run.jsonl", "--photos", "photos", cwd=folder, code=1).stderr
+    (folder / "strange" / "0").mkdir(parents=True)
+    Image.new("RGB", (9, 9)).save(folder / "strange" / "0" / "x.png")
+    assert "none of their names" in report("run.jsonl", "--photos", "strange", cwd=folder, code=1).stderr
+    assert "nowhere" in report("run.jsonl", "--photos", "nowhere", cwd=folder, code=1).stderr
+    assert not (folder / "page.html").exists()
+
+
+def test_the_published_test_is_never_called_certified(photographed: Path) -> None:
+    lines = [json.loads(line) for line in photographed.read_text(encoding="utf-8").splitlines()]
+    lines[0]["schemes"] = {name: lines[0]["schemes"][name] for name in ("undefended", "published k=6")}
+    report(saved(photographed, lines), "--photos", "photos", cwd=photographed.parent)
+    page = page_of(photographed.parent)
+    assert page.classes["card"] == 12
+    assert page.classes["proved"] == 0
+    assert "published k=6: passes the published test" in page.text
+    assert "published k=6: certified" not in page.text
+    assert "The price of a proof" not in page.text
+
+
+def test_photos_listed_in_a_csv(photographed: Path) -> None:
+    folder = photographed.parent
+    names = [row["image"] for row in read_results(photographed)[1]]
+    listing = folder / "photos" / "list.csv"
+    listing.write_text("".join(f"{name},{name[0]}\n" for name in names), encoding="utf-8")
+    report("run.jsonl", "--photos", listing, cwd=folder)
+    assert page_of(folder).classes["card"] == 12
+
+
+@pytest.mark.parametrize(
+    "cover", [FOURFOLD, offset_cover(SIZE, PATCH, 16, (2, 3)), spread_cover(224, Patch(32, 32), 80)]
+)
+def test_the_drawing_is_the_jury_of_the_middle(cover: Any) -> None:
+    """A pixel is painted only where the border of a jury's mask or the patch is; the patch is dark."""
+    height, width = cover.image
+    drawn = np.asarray(with_jury(Image.new("RGB", (width, height), "white"), cover)).astype(int)
+    scale = drawn.shape[0] / height
+    top, left = middle(cover)
+    members = [m for m in cover.masks if m.covers((top, left), cover.patch, cover.image)]
+    assert jury(cover) == members
+    inside = np.zeros(drawn.shape[:2], dtype=bool)
+    for mask in members:
+        for y0, y1 in mask.rows(cover.image):
+            for x0, x1 in mask.columns(cover.image):
+                inside[int(y0 * scale) : int(y1 * scale) + 1, int(x0 * scale) : int(x1 * scale) + 1] = True
+    painted = (drawn < 250).any(axis=2)
+    assert not (painted & ~inside).any()
+    assert painted.sum() > 0
+    middle_of_patch = drawn[int((top + cover.patch.height / 2) * scale), int((left + cover.patch.width / 2) * scale)]
+    assert (middle_of_patch < 60).all()
+
+
+def attempts(folder: Path, *, broken_proof: bool = False) -> Path:
+    """An attempts file against the photographed run, with one picture per scheme."""
+    header, rows = read_results(folder / "run.jsonl")
+    certified, _ = read_runs([folder / "run.jsonl"])
+    schemes = {name: header["schemes"][name] for name in ("undefended", "published k=6", "jury recovery")}
+    origin = {"run": "run.jsonl", "digest": certified[0].digest}
+    lines: Lines = [{**header, "kind": "attack", "certified": origin, "schemes": schemes}]
+    path = folder / "attack.jsonl"
+    dataset = load_dataset(str(folder / "photos"), None, 1.0)
+    for number, scheme in enumerate(schemes):
+        row = rows[number]
+        broken = scheme != "jury recovery" or broken_proof
+        (sample,) = (sample for sample in dataset.samples if sample.name == row["image"])
+        picture = to_tensor(sample.photo())
+        picture[:, 3:11, 4:12] = 0.0
+        raw = picture_folder(path) / f"{number}.png"
+        save_picture(picture, (3, 4), PATCH, raw)
+        attempt = {"scheme": scheme, "image": row["image"], "label": row["label"], "alert": False, "broken": broken}
+        answer = (row["label"] + 1) % 10 if broken else row["label"]
+        kept = {"picture": raw.name, "picture_sha256": pixel_digest(picture)}
+        lines.append({**attempt, "answer": answer, "corner": [3, 4], **(kept if broken else {"picture": None})})
+    return saved(path, lines)
+
+
+def test_attacks_are_shown_clean_and_patched(photographed: Path) -> None:
+    folder = photographed.parent
+    attempts(folder)
+    report("run.jsonl", "attack.jsonl", "--photos", "photos", "--csv", "--markdown", "--latex", cwd=folder)
+    page = page_of(folder)
+    assert "None of 1 attempts on proved certificates broke one" in page.text
+    assert "published k=6: 1 of 1 attempts changed the answer on images that pass the published test" in page.text
+    assert "undefended model's label in 1 of 1 attempts" in page.text
+    assert page.classes["broken"] == 0
+    assert page.classes["card"] == 12
+    assert page.text.count("attacked") >= 2
+    assert page.text.count("clean") >= 2
+    records = list(csv.DictReader((folder / "page-attacks.csv").open(encoding="utf-8")))
+    assert [record["broken"] for record in records] == ["", "1", "0"]
+    check_latex((folder / "page.tex").read_text(encoding="utf-8"))
+
+
+def test_attempts_alone_make_a_page(photographed: Path) -> None:
+    folder = photographed.parent
+    attempts(folder)
+    report("attack.jsonl", "--csv", cwd=folder)
+    assert page_of(folder).classes["card"] == 2
+    assert not (folder / "page.csv").exists()
+
+
+def test_a_broken_proof_is_shouted(photographed: Path) -> None:
+    folder = photographed.parent
+    attempts(folder, broken_proof=True)
+    done = report("run.jsonl", "attack.jsonl", "--markdown", "--latex", cwd=folder)
+    page = page_of(folder)
+    assert page.classes["broken"] == 1
+    assert "None of" not in page.text
+    for text in (
+        done.stdout,
+        page.text,
+        *((folder / f"page.{end}").read_text(encoding="utf-8") for end in ("md", "tex")),
+    ):
+        assert "broke a certificate of jury recovery that was called proved" in " ".join(text.split())
+
+
+def test_pictures_of_attacks_are_checked(photographed: Path) -> None:
+    folder = photographed.parent
+    path = attempts(folder)
+    Image.new("RGB", (SIZE, SIZE)).save(picture_folder(path) / "1.png")
+    assert "picture 1.png" in report("run.jsonl", "attack.jsonl", cwd=folder, code=1).stderr
+    (picture_folder(path) / "1.png").unlink()
+    report("run.jsonl", "attack.jsonl", cwd=folder)
+    assert page_of(folder).classes["card"] == 1
+    path.write_text(path.read_text(encoding="utf-8").replace('"1.png"', '"../photos/0/000.png"'), encoding="utf-8")
+    assert "expected a picture inside" in report("run.jsonl", "attack.jsonl", cwd=folder, code=1).stderr
+
+
+def at(*keys: Any, value: Any = None, drop: bool = False) -> Callable[[Lines], None]:
+    """Change or drop one field, named by its keys from the list of lines on."""
+
+    def change(lines: Any) -> None:
+        for key in keys[:-1]:
+            lines = lines[key]
+        if drop:
+            del lines[keys[-1]]
+        else:
+            lines[keys[-1]] = value
+
+    return change
+
+
+RULE = (0, "schemes", "jury recovery", "rule")
+OUTCOME = (2, "schemes", "jury recovery")
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (at(0, "kind", value="speed"), "kind 'speed'"),
+        (at(0, "kind", drop=True), "kind None"),
+        (at(0, "model", drop=True), "'model'"),
+        (at(0, "model", "name", drop=True), "'name'"),
+        (at(0, "model", "size", value=[32]), "size as height and width"),
+        (at(0, "model", "size", value=[0, 32]), "size as height and width"),
+        (at(0, "data", value=7), "'data'"),
+        (at(0, "data", "images", value=-1), "'images'"),
+        (at(0, "schemes", value={}), "at least one scheme"),
+        (at(0, "data", "name", value="\ud800"), "half of one in 1"),
+        (at(2, "image", value="\udfff.png"), "half of one in 3"),
+        (at(0, "schemes", "jury recovery", value=[]), "named fields"),
+        (at(*RULE, "guarantee", value="certain"), "'certain'"),
+        (at(0, "schemes", "jury recovery", "cover", "patch", value=[8, "x"]), "patch as height and width"),
+        (at(slice(1, None), value=[]), "at least one row"),
+        (at(2, "image", drop=True), "line 3"),
+        (at(2, "image", value="0/000.png"), "'0/000.png' twice"),
+        (at(2, "label", value=True), "'label'"),
+        (at(2, "seconds", value=float("nan")), "'seconds'"),
+        (at(2, "passes", value="many"), "'passes'"),
+        (at(2, "schemes", "jury recovery", drop=True), "'jury recovery'"),
+        (at(*OUTCOME, value=None), "'jury recovery'"),
+        (at(*OUTCOME, "certified", value=None), "'certified'"),
+        (at(*OUTCOME, "alert", value=0), "'alert'"),
+        (at(*OUTCOME, value={"label": 5, "alert": False, "certified": True, "dissent": 0, "passes": 1,
+                             "certificate_passes": 1}), "answered as promised"),
+        (at(*OUTCOME, value={"label": 1, "alert": True, "certified": True, "dissent": 0, "passes": 1,
+                             "certificate_passes": 1}), "answered as promised"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_by_name(change: Callable[[Lines], None], names: str, tmp_path: Path) -> None:
+    lines = made_lines()
+    change(lines)
+    saved(tmp_path / "run.jsonl", lines)
+    assert names in report("run.jsonl", cwd=tmp_path, code=1).stderr
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(("key", "value"), [("scheme", "unknown"), ("answer", None), ("broken", "yes"), ("image", 3)])
+def test_bad_attempts_are_refused(key: str, value: Any, photographed: Path) -> None:
+    path = attempts(photographed.parent)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines[1][key] = value
+    saved(path, lines)
+    assert "line 2" in report("attack.jsonl", cwd=photographed.parent, code=1).stderr
+
+
+def test_files_that_cannot_be_read_or_written(run: Path) -> None:
+    folder = run.parent
+    before = run.read_bytes()
+    assert "nothing at missing.jsonl" in report("missing.jsonl", cwd=folder, code=1).stderr
+    assert "a folder at" in report(".", cwd=folder, code=1).stderr
+    assert "twice" in report("run.jsonl", "./run.jsonl", cwd=folder, code=1).stderr
+    assert "run.jsonl" in certmask("report", "run.jsonl", "--out", "run.jsonl", cwd=folder, code=1).stderr
+    assert "can be written" in certmask("report", "run.jsonl", "--out", "run.jsonl/x.html", cwd=folder, code=1).stderr
+    assert "an HTML file" in certmask("report", "run.jsonl", "--out", "a.md", cwd=folder, code=1).stderr
+    certmask("report", "run.jsonl", "--gallery", "-1", cwd=folder, code=2)
+    certmask("report", cwd=folder, code=2)
+    assert run.read_bytes() == before
+    with pytest.raises(ResultsError, match="at least one results file, got none"):
+        read_runs([])
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders() -> None:
+    assert short_names([Path("/r/a/f.jsonl"), Path("/r/b/f.jsonl")]) == ["a/f.jsonl", "b/f.jsonl"]
+    assert short_names([Path("/r/a/f.jsonl"), Path("/r/b/g.jsonl")]) == ["f.jsonl", "g.jsonl"]
+    assert short_names([Path("/f"), Path("/a/f")]) == ["/f", "a/f"]
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=8))
+def test_the_frontier_by_brute_force(points: list[tuple[int, int]]) -> None:
+    prices, shares = [float(price) for price, _ in points], [float(share) for _, share in points]
+    kept = {points[number] for number in frontier(prices, shares)}
+    beaten = {(p, s) for p, s in points if any(q <= p and r >= s and (q, r) != (p, s) for q, r in points)}
+    assert kept == set(points) - beaten
+
+
+def test_bins_of_dissent_hold_every_number_once() -> None:
+    assert [dissent_range(place, 10) for place in range(5)] == ["0", "1", "2–3", "4–7", "8–10"]
+    for number in range(200):
+        low, _, high = dissent_range(number.bit_length(), 1000).partition("–")
+        assert int(low) <= number <= int(high or low)
