@@ -1,0 +1,29 @@
+"""Running: votes are computed once and shared by all defences of a run. Reporting is elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from certmask.classifier import Classifier
+from certmask.data import Dataset
+from certmask.experiments.energy import energy_counter
+from certmask.experiments.meter import Meter, add_session
+from certmask.experiments.plan import Run
+from certmask.run import Progress, certify_run
+
+
+def perform(
+    run: Run, classifier: Classifier, dataset: Dataset, folder: Path, progress: Progress, margin: float, *, given: bool
+) -> None:
+    """Do, or continue, one run; ``given`` says that the user chose the margin, so that it may be one in logarithms."""
+    if classifier.compiled:
+        torch.compiler.reset()  # each run has another number of masks, and compiling stops after a few of them
+    path = run.path(folder)
+    meter = Meter(progress, energy_counter(classifier.device))
+    try:
+        schemes = run.schemes(margin, logarithms=given)
+        certify_run(classifier, dataset.spread(run.images), schemes, path, progress=meter)
+    finally:
+        add_session(path, meter.session())

@@ -1,0 +1,159 @@
+"""``certmask reproduce`` from the command line: a small network on small photos, resumed, reported alone, misused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from test_cli import Done, certmask, outcomes
+
+from certmask.experiments import EXPERIMENTS
+from certmask.zoo import Card, build_model, save_model
+
+torch.set_num_threads(1)
+
+QUICK = ("--batch", "32", "--precision", "fp32", "--backend", "torch", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, photos: dict[str, Path]) -> Path:
+    """Four small photos of two classes and a network for 32×32 input that takes everything for a cup, called a DeiT."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    for name, photo in photos.items():
+        (folder / "photos" / name).mkdir(parents=True)
+        for number in range(2):
+            part = Image.open(photo).convert("RGB").crop((40 * number, 30, 40 * number + 200, 230))
+            part.resize((32, 32)).save(folder / "photos" / name / f"{number}.png")
+    torch.manual_seed(0)
+    card = Card("test_vit", ("cat", "cup"), (32, 32), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), 1.0)
+    model = build_model("test_vit", 2, (32, 32))
+    model.head.bias.data[1] = 9.0  # type: ignore[union-attr,operator]
+    save_model(model, card, folder / "deit" / "model.safetensors")
+    return folder
+
+
+def reproduce(here: Path, *arguments: str | Path, code: int = 0, out: str | Path = "out") -> Done:
+    model = () if "--model" in arguments or "--from" in arguments else ("--model", "deit/model.safetensors")
+    return certmask("reproduce", *arguments, *model, "--out", out, *QUICK, cwd=here, code=code)
+
+
+def content(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / name / "table.json").read_text())
+    return found
+
+
+def test_a_table_is_run_continued_and_reported_again_without_the_model(here: Path, tmp_path: Path) -> None:
+    first = reproduce(here, "table4", "--data", "imagenet=photos", out=tmp_path)
+    results = tmp_path / "table4" / "deit--imagenet--patch39.jsonl"
+    rows, table = outcomes(results), (tmp_path / "table4" / "table.json").read_bytes()
+    assert len(rows) == 4
+    assert "82.0" in first.stdout
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(b"".join(lines[:3]) + lines[3][:40])
+    reproduce(here, "table4", "--data", "imagenet=photos", out=tmp_path)
+    assert outcomes(results) == rows
+    done = results.read_bytes()
+    again = reproduce(here, "table4", "--data", "imagenet=photos", out=tmp_path)
+    assert results.read_bytes() == done
+
+    shutil.copytree(tmp_path, tmp_path / "alone")
+    for file in (tmp_path / "alone" / "table4").glob("table.*"):
+        file.unlink()
+    read = reproduce(tmp_path, "table4", "--from", "alone", out="elsewhere")
+    markdown = (tmp_path / "elsewhere" / "table4" / "table.md").read_text()
+    assert markdown == (tmp_path / "table4" / "table.md").read_text()
+    assert markdown in read.stdout
+    assert markdown in again.stdout
+    assert content(tmp_path / "elsewhere", "table4") == content(tmp_path, "table4")
+    assert (tmp_path / "elsewhere" / "table4" / "table4--deit--imagenet--patch39.png").stat().st_size > 10_000
+    measured = [row["measured"]["published_test"] for row in json.loads(table)["rows"]]
+    assert measured == [row["measured"]["published_test"] for row in content(tmp_path, "table4")["rows"]]
+
+
+def test_from_writes_beside_the_results_unless_told(here: Path, tmp_path: Path) -> None:
+    reproduce(here, "table2", "--data", "cifar10=photos", out=tmp_path)
+    (tmp_path / "table2" / "table.csv").unlink()
+    certmask("reproduce", "table2", "--from", tmp_path, cwd=here)
+    assert (tmp_path / "table2" / "table.csv").is_file()
+    (row,) = content(tmp_path, "table2")["rows"]
+    assert row["reported"]["clean"] == 99.0
+    assert row["measured"]["passes_to_answer"] == 1
+
+
+def test_every_experiment_runs(here: Path, tmp_path: Path) -> None:
+    reproduce(here, "all", "--data", "mine=photos", "--images", "1", "--margin", "0", out=tmp_path)
+    for name, experiment in EXPERIMENTS.items():
+        found = content(tmp_path, name)
+        threats = experiment.threats_on("mine")
+        expected = [case.name for threat in threats for case in experiment.cases(threat)]
+        assert sorted(row["defence"] for row in found["rows"]) == sorted(expected)
+        assert all(row["reported"] is None for row in found["rows"])
+        assert len(found["reported_only"]) == len(experiment.reported)
+    assert len(content(tmp_path, "counts")["rows"]) == 5
+    assert "Offset" in reproduce(here, "all", "--from", tmp_path, out=tmp_path / "again").stdout
+
+
+def test_covers_with_too_many_masks_see_few_images(here: Path, tmp_path: Path) -> None:
+    options = ("--data", "photos", "--patch-share", "2", "--most-masks", "500", "--few-images", "1")
+    done = reproduce(here, "table1", *options, out=tmp_path)
+    names = sorted(path.name for path in (tmp_path / "table1").glob("*.jsonl"))
+    assert names == ["deit--photos--patch32-few.jsonl", "deit--photos--patch32.jsonl"]
+    few, usual = (outcomes(tmp_path / "table1" / name) for name in names)
+    assert (len(few), len(usual)) == (1, 4)
+    ((_, row),) = few.items()
+    assert {"published k=6", "published, exact minimum k=1"} <= row["schemes"].keys()
+    assert "| published k=6 \\* |" in done.stdout
+    assert "only a handful of images" in done.stdout
+
+
+def test_a_dry_run_plans_without_photos_or_weights(here: Path, tmp_path: Path) -> None:
+    options = ("--data", "imagenet=nowhere", "--images", "1000", "--dry-run")
+    done = reproduce(here, "table1", "--model", "vit_base_patch16_224", *options, out=tmp_path / "none")
+    assert "table1/vit\\_base\\_patch16\\_224--imagenet--patch32 | 1,524 | 4,158 | 1,000 | 5,682,000" in done.stdout
+    assert not (tmp_path / "none").exists()
+    assert "1 each" in reproduce(here, "table2", "--data", "x", "--dry-run").stdout
+    default = certmask("reproduce", "table3", "--data", "imagenet=nowhere", "--dry-run").stdout
+    assert all(name in default for name in ("resnetv2", "vit", "resmlp"))
+
+
+def test_counts_need_nothing(tmp_path: Path) -> None:
+    done = certmask("reproduce", "counts", "--out", tmp_path)
+    assert "| 0.4 % | 14 | 16 | 12,544 | 75,264 | 75,264 | 5,041 | 30,246 | 149 % |" in done.stdout
+    assert (tmp_path / "counts" / "table.csv").read_text().startswith("patch,side,mask,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        (("table9", "--data", "photos"), "'table9'"),
+        (("table1",), "--data"),
+        (("table1", "--data", "nowhere"), "'nowhere'"),
+        (("table1", "--data", "=photos"), "''"),
+        (("table1", "--data", "photos", "--model", "no_such_model"), "'no_such_model'"),
+        (("table1", "--data", "photos", "--model", "no_such_model", "--dry-run"), "'no_such_model'"),
+        (("table1", "--data", "photos", "--model", "none.safetensors"), "none.safetensors"),
+        (("table1", "--data", "photos", "--model", "deit/model.safetensors=w.pt"), "w.pt"),
+        (("table1", "--data", "photos", "--data", "photos"), "twice"),
+        (("table1", "--data", "photos", "--patch-share", "7"), "'7'"),
+        (("table1", "--data", "photos", "--patch-share", ""), "''"),
+        (("table1", "--data", "photos", "--margin", "wide"), "'wide'"),
+        (("table1", "--data", "photos", "--margin", "-1"), "-1"),
+        (("table1", "--from", "nowhere"), "none"),
+        (("all", "--from", "nowhere"), "nowhere"),
+        (("table9", "--from", "nowhere"), "'table9'"),
+        (("counts", "--from", "/dev/null"), "null"),
+    ],
+)
+def test_nonsense(arguments: tuple[str, ...], got: str, here: Path, tmp_path: Path) -> None:
+    out = "/dev/null" if arguments[0] == "counts" else tmp_path / "out"
+    assert got in reproduce(here, *arguments, code=1, out=out).stderr
+
+
+def test_other_inputs_do_not_continue_a_run(here: Path, tmp_path: Path) -> None:
+    reproduce(here, "table2", "--data", "photos", "--images", "2", out=tmp_path)
+    assert "data.images" in reproduce(here, "table2", "--data", "photos", code=1, out=tmp_path).stderr

@@ -1,0 +1,551 @@
+"""Experiments: declarations against the paper and against geometry, runs against brute force over their own rows."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import tiny_network
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.stats import binomtest
+
+from certmask.certificate import Guarantee
+from certmask.classifier import Classifier
+from certmask.data import Dataset, Sample
+from certmask.errors import CertmaskError, ResultsError
+from certmask.experiments import EXPERIMENTS, Case, Experiment, Reported, Threat, chosen
+from certmask.experiments.appendix_d import APPENDIX_D
+from certmask.experiments.counts import counts
+from certmask.experiments.drawing import AXES, MEASURES, front
+from certmask.experiments.energy import energy_counter
+from certmask.experiments.experiment import family, scaled
+from certmask.experiments.fold import FOLD
+from certmask.experiments.meter import (
+    Meter,
+    Session,
+    add_session,
+    joules_per_pass,
+    meter_path,
+    milliseconds_per_pass,
+    read_sessions,
+)
+from certmask.experiments.pareto import PARETO
+from certmask.experiments.plan import Limits, Run, planned, slug
+from certmask.experiments.reading import entries, read_done, unmeasured
+from certmask.experiments.running import perform
+from certmask.experiments.table1 import TABLE1
+from certmask.experiments.table2 import TABLE2
+from certmask.experiments.table3 import TABLE3
+from certmask.experiments.table4 import TABLE4
+from certmask.experiments.threats import MASKS, PAPER_FOLD, SIDES, share
+from certmask.experiments.writing import report
+from certmask.geometry import minimum_masks
+from certmask.geometry.paper import offset_count
+from certmask.report.intervals import Share
+from certmask.results import read_results
+from certmask.rules import Undefended
+
+SIZE = 32
+ALL = list(EXPERIMENTS.values())
+
+
+def declared(experiment: Experiment) -> list[tuple[Threat, Case]]:
+    threats = dict.fromkeys(t for threats in experiment.threats.values() for t in threats)
+    return [(threat, case) for threat in threats for case in experiment.cases(threat)]
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
+@pytest.mark.parametrize("side", [224, SIZE])
+def test_every_declared_cover_holds_its_fold(experiment: Experiment, side: int) -> None:
+    """A cover is verified when it is made; here also that it is the one that was declared.
+
+    The cover of 50,000 masks takes long to make: the test of absurd covers looks at it.
+    """
+    for threat, case in declared(experiment):
+        if side == 224 and threat.label == "0.4 %":
+            continue
+        cover = case.scheme(threat, (side, side)).cover
+        assert cover.min_fold >= cover.k == case.fold[0] * case.fold[1]
+        assert cover.patch == threat.patch((side, side))
+        assert case.mask is None or side != 224 or cover.mask == (case.mask, case.mask)
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
+def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
+    for threat in dict.fromkeys(t for threats in experiment.threats.values() for t in threats):
+        names = [case.name for case in experiment.cases(threat)]
+        assert len(set(names)) == len(names)
+        for comparison in experiment.comparisons:
+            assert {comparison.first, comparison.second} <= set(names)
+            assert comparison.first != comparison.second
+    if experiment.plot:
+        assert all(x in AXES and measure in MEASURES for x, measure in experiment.plot.panels)
+    labels = {t.label for threats in experiment.threats.values() for t in threats}
+    methods = {case.paper for _, case in declared(experiment)}
+    for reported in experiment.reported:
+        assert reported.threat in labels
+        assert reported.model in ("ResNet", "ViT", "MLP", "")
+        assert reported.method in methods | {"CBN", "DS", "PG-BN", "PG-DS", "MSGreedyCutout"}
+        if reported.clean is not None and reported.robust is not None:
+            assert reported.robust <= reported.clean
+
+
+def test_compared_defences_have_comparable_promises() -> None:
+    """Unanimity is compared with juries that detect, recovery only with recovery."""
+    for experiment in ALL:
+        cases = {case.name: case.rule().guarantee for _, case in declared(experiment)}
+        for comparison in experiment.comparisons:
+            kinds = {cases[comparison.first], cases[comparison.second]}
+            assert kinds == {Guarantee.RECOVERY} or Guarantee.RECOVERY not in kinds
+
+
+Figures = tuple[float | None, float | None]
+
+
+def figure(experiment: Experiment, method: str, model: str, data: str, threat: str) -> Figures:
+    """Clean and robust as reported."""
+    (found,) = [
+        r for r in experiment.reported if (r.method, r.model, r.data, r.threat) == (method, model, data, threat)
+    ]
+    return found.clean, found.robust
+
+
+def test_the_papers_tables_agree_with_each_other_as_they_do_in_print() -> None:
+    assert len(TABLE1.reported) == 10 * 8
+    assert len(TABLE2.reported) == 9
+    assert len(TABLE3.reported) == 18
+    for model in ("ResNet", "ViT", "MLP"):
+        for data, threat in (("imagenette", "3 %"), ("imagenet", "3 %"), ("cifar10", "2.4 %")):
+            assert figure(TABLE3, "Offset", model, data, threat) == figure(TABLE1, "CM", model, data, threat)
+    assert figure(TABLE4, "k=6", "ViT", "imagenet", "3 %") == figure(TABLE3, "Offset", "ViT", "imagenet", "3 %")
+    assert figure(TABLE4, "k=1", "ViT", "imagenet", "3 %") == figure(TABLE3, "Replicated", "ViT", "imagenet", "3 %")
+    cnn = figure(APPENDIX_D, "mask 56", "ResNet", "imagenet", "2 %")
+    assert cnn == figure(TABLE1, "CM", "ResNet", "imagenet", "3 %") != figure(TABLE1, "CM", "ResNet", "imagenet", "2 %")
+    vit = figure(APPENDIX_D, "mask 48", "ViT", "imagenet", "2 %")
+    assert vit == figure(TABLE1, "CM", "ViT", "imagenet", "2 %") == (84.5, 75.5)
+
+
+@pytest.mark.parametrize(
+    ("data", "threat", "method", "gain"),
+    [
+        ("imagenet", "2 %", ("PC", "ViT"), 13.4),
+        ("imagenet", "2 %", ("PG-DS", ""), 59.8),
+        ("cifar10", "2.4 %", ("PC", "ViT"), 7.3),
+    ],
+)
+def test_the_gains_that_the_papers_text_names(data: str, threat: str, method: tuple[str, str], gain: float) -> None:
+    ours, theirs = figure(TABLE1, "CM", "ViT", data, threat)[1], figure(TABLE1, *method, data, threat)[1]
+    assert ours is not None
+    assert theirs is not None
+    assert ours - theirs == pytest.approx(gain)
+
+
+def test_patch_sides_are_the_papers() -> None:
+    for percent in (1, 2, 3):
+        side = SIDES[f"{percent} %"]
+        assert side == math.ceil(224 * math.sqrt(percent / 100))
+    for label, pixels in (("0.4 %", 2), ("2.4 %", 5)):
+        assert SIDES[label] == 7 * pixels
+        assert share(label).patch((32, 32)).size == (pixels, pixels)
+        assert round(100 * (pixels / 32) ** 2, 1) == float(label.split()[0])
+
+
+@given(st.integers(1, 224), st.integers(1, 1000))
+def test_a_patch_on_another_input_is_never_weaker(side: int, length: int) -> None:
+    found = scaled(side, length)
+    assert found / length >= side / 224 - 1e-12
+    assert (found - 1) / length < side / 224
+
+
+def test_counts_are_those_of_formulas_covers_and_theory() -> None:
+    found = {c.patch: (c.paper_once, c.exact_once, c.paper_offset, c.paper_bound, c.exact_k) for c in counts()}
+    assert found == {
+        "0.4 %": (12544, 5041, 75264, 75264, 30246),
+        "1 %": (625, 441, 3750, 3720, 2646),
+        "2 %": (196, 144, 1176, 1176, 864),
+        "2.4 %": (121, 81, 704, 684, 486),
+        "3 %": (196, 121, 1080, 1044, 726),
+    }
+    for label in ("1 %", "2 %", "2.4 %", "3 %"):
+        threat = share(label)
+        cases = {case.name: case for case in TABLE1.cases(threat)}
+        patch, mask = threat.patch((224, 224)), (MASKS[label], MASKS[label])
+        offset = cases["published k=6"].cover(threat, (224, 224))
+        assert offset.placed == offset_count((224, 224), patch, mask, PAPER_FOLD) == found[label][2]
+        least = cases["published, exact minimum k=1"].cover(threat, (224, 224))
+        assert len(least) == minimum_masks((224, 224), patch, mask) == found[label][1]
+
+
+def test_passes_named_in_the_questions_are_those_of_the_covers() -> None:
+    (threat,) = PARETO.threats["imagenet"]
+    cases = {case.name: case for case in PARETO.cases(threat)}
+
+    def passes(name: str) -> int:
+        (run,) = [Run(PARETO, "m", "d", threat, (224, 224), (cases[name],), None)]
+        singles, pairs = run.passes()
+        return singles - 1 + pairs
+
+    for comparison in PARETO.comparisons:
+        if "passes (" in comparison.question:
+            named = comparison.question.split("passes (")[1].rstrip(")").replace(",", "").split(" and ")
+            assert [passes(comparison.first), passes(comparison.second)] == [int(n) for n in (named * 2)[:2]]
+
+
+def test_absurd_covers_run_on_a_handful_of_images_with_the_exact_minimum_beside_them() -> None:
+    usual, few = planned(TABLE1, "m", "cifar10", (224, 224), Limits(images=2000, patches=frozenset({"0.4"})))
+    assert {"published k=6", "jury detection k=6", "Minority Reports k=6"} == {
+        case.name for case in few.cases if case.tiling == "offset"
+    }
+    assert {case.tiling for case in few.cases} == {"offset", "minimal"}
+    assert (few.images, few.few, usual.images, usual.few) == (3, True, 2000, False)
+    assert "offset" not in {case.tiling for case in usual.cases}
+    assert few.path(Path("x")) != usual.path(Path("x"))
+    assert few.passes()[0] > 50_000
+    for case in few.cases + usual.cases:
+        cover = case.cover(few.threat, few.image)
+        assert cover.min_fold >= cover.k == case.fold[0] * case.fold[1]
+        assert case.mask is None or cover.mask == (16, 16)
+
+
+def test_choosing_patches_leaves_what_has_none() -> None:
+    chosen_one = Limits(patches=frozenset({"2"}))
+    assert [run.threat.label for run in planned(TABLE1, "m", "imagenet", (SIZE, SIZE), chosen_one)] == ["2 %"]
+    assert len(planned(TABLE2, "m", "imagenet", (SIZE, SIZE), chosen_one)) == 1
+    assert planned(TABLE4, "m", "imagenet", (SIZE, SIZE), chosen_one) == []
+
+
+def test_data_sets_of_the_paper_have_their_own_patches() -> None:
+    assert [t.label for t in TABLE1.threats_on("CIFAR-10")] == ["0.4 %", "2.4 %"]
+    assert [t.label for t in TABLE1.threats_on("imagenette")] == ["1 %", "2 %", "3 %"]
+    assert TABLE1.threats_on("my photos") == TABLE1.threats_on("imagenet")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("deit_tiny_patch16_224", "ViT"),
+        ("vit_base_patch16_224", "ViT"),
+        ("resmlp_24_224.fb_distilled_in1k", "MLP"),
+        ("resnetv2_50x1_bit.goog_distilled_in1k", "ResNet"),
+        ("cifar-resnet-greedy", "ResNet"),
+        ("efficientnet-lite0", ""),
+    ],
+)
+def test_families(model: str, expected: str) -> None:
+    assert family(model) == expected
+
+
+def test_unknown_names_are_errors() -> None:
+    assert len(chosen("all")) == len(EXPERIMENTS)
+    assert chosen("counts") == ()
+    with pytest.raises(CertmaskError, match="'table9'"):
+        chosen("table9")
+    with pytest.raises(CertmaskError, match="'--'"):
+        slug("--")
+    assert slug("a  b--c/d") == "a-b-c-d"
+    with pytest.raises(CertmaskError, match="both or none"):
+        Case("x", "x", Undefended, "spread")
+
+
+def photos(classifier: Classifier, count: int) -> Dataset:
+    """Random pictures; every other one is labelled as the classifier sees it."""
+    chance = np.random.default_rng(0)
+    samples = []
+    for number in range(count):
+        pixels = chance.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8)
+        tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255
+        label = int(classifier(tensor).argmax()) if number % 2 else number % classifier.classes
+        samples.append(Sample(f"p{number}", label, partial(Image.fromarray, pixels)))
+    return Dataset("noise", tuple(samples), 1.0)
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return Classifier(tiny_network(classes=3, size=SIZE), SIZE, precision="fp32", batch=64, name="tiny")
+
+
+@pytest.fixture(scope="module")
+def results(classifier: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two experiments on four pictures by a small network that is called a ViT."""
+    folder = tmp_path_factory.mktemp("results")
+    for experiment in (TABLE4, FOLD):
+        for run in planned(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits(images=4)):
+            perform(run, classifier, photos(classifier, 4), folder, lambda *_: None, 0.0, given=True)
+    return folder
+
+
+def test_tables_say_what_the_rows_say(results: Path, tmp_path: Path) -> None:
+    """Every figure again by brute force over the rows; reported and measured never meet."""
+    report(FOLD, results, tmp_path)
+    content = json.loads((tmp_path / "fold" / "table.json").read_text())
+    (path,) = (results / "fold").glob("*.jsonl")
+    header, rows = read_results(path)
+    kinds = {"recovery": "certified_recovery", "detection": "certified_detection", "published test": "published_test"}
+    assert len(content["rows"]) == 25
+    some = 0
+    for row in content["rows"]:
+        found = [(r["label"], r["schemes"][row["defence"]]) for r in rows]
+        measured = row["measured"]
+        own = kinds[header["schemes"][row["defence"]]["rule"]["guarantee"]]
+        assert row["reported"] is None
+        assert measured["images"] == len(rows) == 4
+        assert measured["clean_accuracy_count"] == sum(o["label"] == y and not o["alert"] for y, o in found)
+        assert measured["false_alerts_count"] == sum(o["alert"] for _, o in found)
+        assert measured[f"{own}_count"] == sum(o["certified"] for _, o in found)
+        assert measured["passes_to_prove"] == pytest.approx(np.mean([o["certificate_passes"] for _, o in found]))
+        some += measured[f"{own}_count"]
+        for other in set(kinds.values()) - {own}:
+            assert measured[other] is None
+    assert some
+
+
+def test_paired_comparisons_by_brute_force(results: Path, tmp_path: Path) -> None:
+    report(FOLD, results, tmp_path)
+    content = json.loads((tmp_path / "fold" / "table.json").read_text())
+    (path,) = (results / "fold").glob("*.jsonl")
+    _, rows = read_results(path)
+    assert len(content["paired"]) == len(FOLD.comparisons)
+    for pair in content["paired"]:
+        first, second = (
+            {r["image"] for r in rows if r["schemes"][pair[side]]["certified"]} for side in ("first", "second")
+        )
+        assert (pair["gained"], pair["lost"]) == (len(first - second), len(second - first))
+        thrown = pair["gained"] + pair["lost"]
+        assert pair["p_mcnemar"] == pytest.approx(binomtest(pair["gained"], thrown).pvalue if thrown else 1.0)
+
+
+def test_a_gain_is_counted_on_the_right_side(results: Path, tmp_path: Path) -> None:
+    """Change what two rows say, and see the change."""
+    (path,) = (results / "fold").glob("*.jsonl")
+    lines = path.read_text().splitlines()
+    for number in (1, 2):
+        row = json.loads(lines[number])
+        row["schemes"]["jury detection k=6"] |= {"certified": True, "label": row["label"], "alert": False}
+        row["schemes"]["published k=6"]["certified"] = False
+        lines[number] = json.dumps(row)
+    (tmp_path / "fold").mkdir()
+    (tmp_path / "fold" / path.name).write_text("\n".join(lines) + "\n")
+    report(FOLD, tmp_path, tmp_path)
+    content = json.loads((tmp_path / "fold" / "table.json").read_text())
+    (pair,) = [p for p in content["paired"] if p["question"] == "juries against unanimity at k = 6"]
+    assert pair["gained"] >= 2
+
+
+def test_the_papers_figures_stand_beside_the_same_family_data_and_patch(results: Path, tmp_path: Path) -> None:
+    (done,) = read_done(TABLE4, results)
+    found = {entry.defence: entry.reported for entry in entries(TABLE4, done)}
+    for k in range(1, 7):
+        beside = found[f"published k={k}"]
+        assert beside is not None
+        assert (beside.clean, beside.robust) == figure(TABLE4, f"k={k}", "ViT", "imagenet", "3 %")
+        assert found[f"jury detection k={k}"] is None
+    assert unmeasured(TABLE4, entries(TABLE4, done)) == []
+    (tmp_path / "table4").mkdir()
+    for model, data in (("resnet", "imagenet"), ("deit-tiny", "imagenette"), ("efficientnet", "imagenet")):
+        other = tmp_path / "table4" / f"{model}--{data}--patch39.jsonl"
+        other.write_bytes(done.file.path.read_bytes())
+    for done in read_done(TABLE4, tmp_path):
+        assert all(entry.reported is None for entry in entries(TABLE4, done))
+        assert unmeasured(TABLE4, entries(TABLE4, done)) == list(TABLE4.reported)
+
+
+def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_path: Path) -> None:
+    markdown = report(TABLE4, results, tmp_path)
+    head = next(line for line in markdown.splitlines() if line.startswith("| model"))
+    columns = [cell.strip() for cell in head.strip("|").split("|")]
+    assert columns.count("clean (paper, %)") == columns.count("clean (measured, %)") == 1
+    for name in ("published test", "certified detection", "false alerts", "certified recovery"):
+        assert columns.count(f"{name} (measured, %)") == 1
+    first = next(line for line in markdown.splitlines() if "| published k=1 |" in line)
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert len(cells) == len(columns)
+    assert (cells[columns.index("clean (paper, %)")], cells[columns.index("robust (paper, %)")]) == ("82.0", "78.6")
+    assert cells[columns.index("certified recovery (measured, %)")] == "–"
+    assert cells[columns.index("J to prove")] == "–"
+    assert cells[columns.index("ms to prove")] != "–"
+    csv = (tmp_path / "table4" / "table.csv").read_text().splitlines()
+    assert {"reported_robust_percent", "published_test", "published_test_low"} <= set(csv[0].split(","))
+    assert len(csv) == 13
+    assert Image.open(tmp_path / "table4" / "table4--deit-tiny--imagenet--patch39.png").size[0] > 1200
+
+
+def test_copies_of_masks_are_counted_beside_them(classifier: Classifier, tmp_path: Path) -> None:
+    (run,) = planned(TABLE3, "m", "imagenet", (SIZE, SIZE), Limits(images=1))
+    perform(run, classifier, photos(classifier, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    report(TABLE3, tmp_path, tmp_path)
+    rows = {row["defence"]: row["measured"] for row in json.loads((tmp_path / "table3/table.json").read_text())["rows"]}
+    once, six = (rows[f"published, Replicated k={k}"] for k in (1, 6))
+    assert once["masks"] == once["masks_placed"] == six["masks"] == 16 * 16
+    assert six["masks_placed"] == 6 * 16 * 16
+    assert "| 256 (1,536 placed) |" in (tmp_path / "table3" / "table.md").read_text()
+
+
+def test_passes_of_a_run_stay_within_the_plan(results: Path) -> None:
+    for experiment in (TABLE4, FOLD):
+        (run,) = planned(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits())
+        _, rows = read_results(run.path(results))
+        assert max(row["passes"] for row in rows) <= sum(run.passes())
+
+
+def test_an_image_that_every_defence_certifies_takes_all_planned_passes(tmp_path: Path) -> None:
+    """A classifier that never changes its mind; only the masks of no jury, and none here, could be spared."""
+    steady = Classifier(lambda x: torch.eye(2)[:1].expand(len(x), 2), SIZE, classes=2, batch=64, name="steady")
+    (run,) = planned(FOLD, "steady", "noise", (SIZE, SIZE), Limits())
+    cases = tuple(case for case in run.cases if case.fold == (2, 2))
+    run = Run(FOLD, "steady", "noise", run.threat, run.image, cases, 1)
+    perform(run, steady, photos(steady, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    _, (row,) = read_results(run.path(tmp_path))
+    singles, pairs = run.passes()
+    assert row["passes"] == singles - 1 + pairs
+
+
+def test_logarithms_need_a_margin_that_was_given() -> None:
+    (run,) = planned(PARETO, "m", "imagenet", (SIZE, SIZE), Limits())
+    with_logs, without = (run.schemes(0.0, logarithms=flag) for flag in (True, False))
+    left_out = {s.name for s in with_logs} - {s.name for s in without}
+    assert left_out == {case.name for case in run.cases if "log-probability" in case.name}
+    assert left_out
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda h: h["schemes"].update({"another": h["schemes"]["published k=1"]}), "'another'"),
+        (lambda h: h["schemes"]["published k=6"]["cover"].update(mask=[9, 9]), r"\(9, 9\)"),
+        (lambda h: h["schemes"]["published k=6"]["cover"].update(tiling="spread"), "'spread'"),
+        (lambda h: h["schemes"]["published k=6"]["cover"].update(patch=[5, 5]), r"\(5, 5\)"),
+        (lambda h: h.update(kind="speed"), "'speed'"),
+    ],
+)
+def test_files_of_another_experiment_are_refused(results: Path, tmp_path: Path, change: Any, got: str) -> None:
+    (done,) = read_done(TABLE4, results)
+    lines = done.file.path.read_text().splitlines()
+    header, rows = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
+    change(header)
+    for row in rows:
+        row["schemes"] = {name: row["schemes"].get(name, row["schemes"]["published k=1"]) for name in header["schemes"]}
+    path = tmp_path / "table4" / done.file.path.name
+    path.parent.mkdir()
+    path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
+    with pytest.raises(ResultsError, match=got):
+        report(TABLE4, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model--patch39", "a--b--c--patch39", "a--b--patch40", "a--b--nonsense"])
+def test_file_names_say_model_data_and_patch(results: Path, tmp_path: Path, name: str) -> None:
+    (done,) = read_done(TABLE4, results)
+    (tmp_path / "table4").mkdir()
+    (tmp_path / "table4" / f"{name}.jsonl").write_bytes(done.file.path.read_bytes())
+    with pytest.raises(ResultsError, match="MODEL--DATA--PATCH"):
+        read_done(TABLE4, tmp_path)
+
+
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="got none"):
+        report(TABLE1, tmp_path, tmp_path)
+
+
+def test_an_unfinished_run_is_called_unfinished(results: Path, tmp_path: Path) -> None:
+    (done,) = read_done(TABLE4, results)
+    (tmp_path / "table4").mkdir()
+    lines = done.file.path.read_text().splitlines()
+    (tmp_path / "table4" / done.file.path.name).write_text("\n".join(lines[:4]) + "\n")
+    assert "| 3 of 4 |" in report(TABLE4, tmp_path, tmp_path)
+
+
+def test_a_run_without_an_image_does_not_stand_in_the_way(results: Path, tmp_path: Path) -> None:
+    (done,) = read_done(TABLE4, results)
+    (tmp_path / "table4").mkdir()
+    header = done.file.path.read_bytes().splitlines(keepends=True)[0]
+    (tmp_path / "table4" / "resnet--imagenet--patch39.jsonl").write_bytes(header)
+    with pytest.raises(ResultsError, match="got none"):
+        report(TABLE4, tmp_path, tmp_path)
+    (tmp_path / "table4" / done.file.path.name).write_bytes(done.file.path.read_bytes())
+    assert "No image is done yet in resnet--imagenet--patch39.jsonl." in report(TABLE4, tmp_path, tmp_path)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1))
+def test_the_front_holds_what_nothing_cheaper_beats(places: list[tuple[int, int]]) -> None:
+    points: Any = sorted(((x, Share(y, 9), None) for x, y in places), key=lambda p: (p[0], -p[1].value))
+    best = {(x, share.count) for x, share, _ in front(points)}
+    assert best == {(x, y) for x, y in places if not any((u <= x and v > y) or (u < x and v == y) for u, v in places)}
+
+
+def test_meters_add_up_and_leave_out_what_nobody_measured(tmp_path: Path) -> None:
+    results = tmp_path / "run.jsonl"
+    assert read_sessions(results) == []
+    for session in (Session(100, 2.0, 50.0), Session(0, 9.0, None), Session(300, 2.0, None)):
+        add_session(results, session)
+    assert read_sessions(results) == [Session(100, 2.0, 50.0), Session(300, 2.0, None)]
+    assert milliseconds_per_pass(read_sessions(results)) == 10.0
+    assert joules_per_pass(read_sessions(results)) == 0.5
+    assert milliseconds_per_pass([]) is joules_per_pass([]) is None
+    for nonsense in ("{", "[1]", '[{"passes": 1}]'):
+        meter_path(results).write_text(nonsense)
+        with pytest.raises(ResultsError, match=r"run\.meter\.json"):
+            read_sessions(results)
+
+
+def test_a_meter_starts_with_the_first_word_and_passes_everything_on() -> None:
+    heard: list[tuple[str, int]] = []
+    joules = iter([100.0, 130.0])
+    meter = Meter(lambda what, count: heard.append((what, count)), lambda: next(joules))
+    for what, count in (("images", 0), ("passes", 5), ("images", 1), ("passes", 7)):
+        meter(what, count)
+    session = meter.session()
+    assert (session.passes, session.joules) == (12, 30.0)
+    assert session.seconds > 0
+    assert len(heard) == 4
+    assert Meter(lambda *_: None, lambda: None).session() == Session(0, 0.0, None)
+
+
+class FakeDriver:
+    """Behaves as the driver's library does: status codes returned, values written through pointers."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+
+    def nvmlInit_v2(self) -> int:
+        return int(self.fails == "init")
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:
+        assert uuid == b"GPU-123"
+        return int(self.fails == "device")
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: Any, joules: Any) -> int:
+        joules._obj.value = 2_500
+        return int(self.fails == "energy")
+
+
+def test_energy_is_read_where_the_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Properties:
+        uuid = "123"
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
+    device = torch.device("cuda")
+    for fails, expected in (("", 2.5), ("init", None), ("device", None), ("energy", None)):
+        monkeypatch.setattr(ctypes, "CDLL", lambda _, fails=fails: FakeDriver(fails))
+        assert energy_counter(device)() == expected
+
+    def no_library(_: str) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    assert energy_counter(device)() is None
+    assert energy_counter(torch.device("cpu"))() is None
+
+
+def test_reported_only_rows_print_what_the_paper_prints(results: Path, tmp_path: Path) -> None:
+    """Defences that certmask does not have appear with the paper's figure alone."""
+    alone = unmeasured(TABLE1, [])
+    assert {r.method for r in alone} == {"CM", "PC", "CBN", "DS", "PG-BN", "PG-DS"}
+    assert Reported("CBN", "", "imagenet", "3 %", "Table 1", 49.5, 3.1) in alone
