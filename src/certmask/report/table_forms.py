@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
@@ -15,7 +16,7 @@ _LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "×": r"$\times$", "–": "--", "<": r"\textless{}",
     ">": r"\textgreater{}", "…": r"\dots{}",
 }  # fmt: skip
-_MARKDOWN = {character: f"\\{character}" for character in "\\|*_`[]#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_MARKDOWN = {character: f"\\{character}" for character in "\\|*`[]#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def html_table(table: Table) -> Markup:
@@ -115,8 +116,9 @@ def latex_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown prints as it stands, on one line."""
-    return "".join(_MARKDOWN.get(character, character) for character in " ".join(text.split()))
+    """Text that Markdown prints as it stands, on one line; an underscore within a word needs no help."""
+    escaped = "".join(_MARKDOWN.get(character, character) for character in " ".join(text.split()))
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", escaped)
 
 
 def csv_text(records: Sequence[Mapping[str, object]]) -> str:
