@@ -2,13 +2,16 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: demo test check lint types docs setup clean
+.PHONY: demo test mutants check lint types docs setup clean
 
 demo: setup        ## certify 20 real photos with a real ImageNet model
 	$(BIN)/certmask demo
 
 test: setup        ## run all tests
 	$(BIN)/python -m pytest
+
+mutants: setup     ## break the source in every way that would make a certificate false; the tests must notice
+	$(BIN)/python tests/mutants.py
 
 check: lint types test   ## everything that continuous integration runs
 

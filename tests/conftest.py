@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 torch.set_num_threads(1)
+os.environ["COLUMNS"] = "160"  # the console takes its width when it is first imported, by whichever test that is
 
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +74,27 @@ def draw_votes(
     left.set_axis_off()
     counts = Counter(label for label, _ in votes)
     colour = {label: COLOURS[min(rank, len(COLOURS) - 1)] for rank, (label, _) in enumerate(counts.most_common())}
-    right.imshow(photo.convert("L"), cmap="gray", alpha=0.35)
-    side = 0.8 * _spacing(cover)
-    for mask, (label, confidence) in zip(cover.masks, votes, strict=True):
-        y, x = _centre(mask, cover)
-        square = Rectangle((x - side / 2, y - side / 2), side, side)
-        square.set(facecolor=(*_rgb(colour[label]), 0.25 + 0.75 * confidence), edgecolor="white", lw=0.5)
-        right.add_patch(square)
-    right.set(xlim=(0, cover.image[1]), ylim=(cover.image[0], 0))
-    right.set_axis_off()
+    paint_votes(right, photo, cover, votes, colour)
     right.set_title(f"votes of {len(cover)} masks, each at its mask's centre")
     shown = [Swatch(color=colour[label], label=f"{names[label]}: {n}") for label, n in counts.most_common(len(COLOURS))]
     figure.legend(handles=shown, loc="outside lower center", ncols=min(4, len(shown)), frameon=False)
     figure.suptitle(title, fontsize=11)
     save_figure(figure, path)
+
+
+def paint_votes(
+    axes: Axes, photo: Image.Image, cover: Cover, votes: Sequence[tuple[int, float]], colour: Mapping[int, str]
+) -> None:
+    """One square per mask over the pale photo, in the colour of its class, paler where it is less sure."""
+    axes.imshow(photo.convert("L"), cmap="gray", alpha=0.35)
+    side = 0.8 * _spacing(cover)
+    for mask, (label, confidence) in zip(cover.masks, votes, strict=True):
+        y, x = _centre(mask, cover)
+        square = Rectangle((x - side / 2, y - side / 2), side, side)
+        square.set(facecolor=(*_rgb(colour[label]), 0.25 + 0.75 * confidence), edgecolor="white", lw=0.5)
+        axes.add_patch(square)
+    axes.set(xlim=(0, cover.image[1]), ylim=(cover.image[0], 0))
+    axes.set_axis_off()
 
 
 def fold_map(cover: Cover) -> np.ndarray[Any, np.dtype[np.int64]]:

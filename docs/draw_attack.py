@@ -1,0 +1,213 @@
+"""Attacks one certified photo and draws what came of it: docs/images/attack.png and results/attacks/picture.json.
+
+Run by hand: `python docs/draw_attack.py` (about a minute on two CPU cores; the seed is fixed). The photo is
+scikit-image's coffee cup (CC0), the model EfficientNet-Lite0, the patch 32×32. The patch is made against the published
+rule; the very same picture is then shown to the other defences. It is an error if one of them does not certify the
+clean photo. `--caption` prints the caption from the record.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import skimage
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch as Swatch
+from matplotlib.patches import Rectangle
+from PIL import Image
+from torch import Tensor
+
+from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, breaks, defence_judge
+from certmask.attacks.goals import SPARE_ONE
+from certmask.certificate import Decision
+from certmask.cli.demo import PATCH, demo_schemes
+from certmask.covers import Cover
+from certmask.data import read_photo, to_tensor
+from certmask.data.photo import prepare
+from certmask.engine import Engine
+from certmask.errors import CertmaskError
+from certmask.evaluation import Scheme, examine
+from certmask.geometry import Size
+from certmask.report.drawing import COLOURS, paint_votes, save_figure
+from certmask.results import provenance
+from certmask.rules.rule import Asking
+from certmask.run import pixel_digest
+from certmask.votes import VoteStore, single_passes
+from certmask.zoo import DEFAULT_MODEL, crop_share, load_classifier
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURE, RECORD = ROOT / "docs/images/attack.png", ROOT / "results/attacks/picture.json"
+PHOTO = "coffee.png"
+SEED, STEPS, VIEWS = 0, 50, 10
+UNDEFENDED, PUBLISHED, DETECTION, RECOVERY = (
+    "undefended", "published rule k=6", "jury detection k=4", "jury recovery k=1",
+)  # fmt: skip
+Votes = list[tuple[int, float]]
+
+
+def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, Scheme]]:
+    """Certify, attack, and judge the attacked picture with every defence; an error if something was not certified."""
+    torch.set_num_threads(2)
+    classifier = load_classifier(DEFAULT_MODEL, device="cpu", precision="fp32", batch=8, backend="torch")
+    schemes = {s.name: s for s in demo_schemes() if s.name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)}
+    engine = Engine(classifier, [s.cover for s in schemes.values()])
+    photo = read_photo(Path(skimage.__file__).parent / "data" / PHOTO)
+    clean = to_tensor(prepare(photo, classifier.size, crop_share(DEFAULT_MODEL)))
+    label = classifier(clean[None]).argmax(dim=1)
+    surrogate = Surrogate(classifier, [schemes[PUBLISHED].cover])
+    attack = AdaptiveAttack(surrogate, schemes[PUBLISHED], Descent(steps=STEPS), goals=(SPARE_ONE,), views=VIEWS)
+    job = Job(clean[None], label, PATCH)
+    attacked = attack(job, defence_judge(engine, schemes[PUBLISHED]), seed=SEED)
+    picture, (top, left) = attacked.pictures[0], attacked.corners[0].tolist()
+    record = {
+        "photo": f"scikit-image {PHOTO} (CC0)",
+        "photo_sha256": pixel_digest(clean),
+        "picture_sha256": pixel_digest(picture),
+        "label": int(label),
+        "class": classifier.class_names[int(label)],
+        "patch": list(PATCH.size),
+        "corner": [top, left],
+        "attack": {"against": PUBLISHED, "goal": SPARE_ONE.name, "steps": STEPS, "views": VIEWS, "seed": SEED},
+        "defences": _judged(engine, clean, picture, (top, left), int(label), schemes),
+        "model": engine.describe(),
+        "versions": provenance(),
+    }
+    return record, clean, picture, engine, schemes
+
+
+def _judged(
+    engine: Engine, clean: Tensor, picture: Tensor, corner: Size, label: int, schemes: dict[str, Scheme]
+) -> dict[str, dict[str, Any]]:
+    """Per defence: its certificate of the clean photo, its answers before and after, and whether the promise held."""
+    names = engine.classifier.class_names
+    (before,) = examine(engine, clean[None], [label], list(schemes.values()))
+    (after,) = examine(engine, picture[None], None, list(schemes.values()))
+    judged = {}
+    for (name, scheme), then, now in zip(schemes.items(), before.value, after.value, strict=True):
+        if then.certified is False or not then.right(label):
+            raise CertmaskError(f"expected a photo that {name} certifies, got {PHOTO}")
+        judged[name] = {
+            **scheme.describe(),
+            "certified": then.certified,
+            "sentence": scheme.rule.certificate(scheme.cover, label, bool(then.certified)).sentence,
+            "clean_answer": names[then.label],
+            "answer": names[now.label],
+            "alert": now.alert,
+            "broken": breaks(scheme.rule.guarantee, Decision(now.label, now.alert), label),
+            **(_masks(engine, scheme.cover, picture, corner) if then.certified else {}),
+        }
+    return judged
+
+
+def _masks(engine: Engine, cover: Cover, picture: Tensor, corner: Size) -> dict[str, Any]:
+    """How many masks hide the patch, and how many vote for each class."""
+    counts = Counter(label for label, _ in _votes(engine, cover, picture))
+    return {
+        "jury": sum(mask.covers(corner, PATCH, cover.image) for mask in cover.masks),
+        "votes": {engine.classifier.class_names[label]: number for label, number in counts.most_common()},
+    }
+
+
+def _votes(engine: Engine, cover: Cover, picture: Tensor) -> Votes:
+    """Class and confidence of every mask's vote."""
+
+    def program(_: int, store: VoteStore) -> Asking[Votes]:
+        votes = engine.votes(cover, store)
+        yield votes.passes(single_passes(len(cover)))
+        heads = votes.heads(single_passes(len(cover)))
+        return list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True))
+
+    (finding,) = engine.run(picture[None], program)
+    return finding.value
+
+
+def draw(record: dict[str, Any], clean: Tensor, picture: Tensor, engine: Engine, schemes: dict[str, Scheme]) -> None:
+    """Clean, patched, and the votes of two defences about the patched picture, with their answers."""
+    figure = Figure(figsize=(11.7, 4.1), layout="constrained")
+    panels = figure.subplots(1, 4)
+    votes = {name: _votes(engine, schemes[name].cover, picture) for name in (PUBLISHED, RECOVERY)}
+    counts = Counter(label for part in votes.values() for label, _ in part)
+    colour = {record["label"]: COLOURS[0]}
+    for label, _ in counts.most_common():
+        colour.setdefault(label, COLOURS[min(len(colour), len(COLOURS) - 1)])
+    for axes, image in zip(panels, (clean, picture), strict=False):
+        axes.imshow(_photo(image))
+        axes.set_axis_off()
+    for axes, (name, cast) in zip(panels[2:], votes.items(), strict=True):
+        paint_votes(axes, _photo(picture), schemes[name].cover, cast, colour)
+    for axes in panels[1:]:
+        _outline(axes, record)
+    for axes, words in zip(panels, _words(record), strict=True):
+        axes.set_title(words[0], fontsize=11, color=words[1], fontweight="bold")
+        axes.text(0.5, -0.03, words[2], transform=axes.transAxes, ha="center", va="top", fontsize=9, linespacing=1.35)
+    names = engine.classifier.class_names
+    shown = [Swatch(color=colour[label], label=f"votes {names[label]}") for label in colour if counts[label]]
+    figure.legend(handles=shown, loc="outside lower center", ncols=len(shown), frameon=False, fontsize=10)
+    save_figure(figure, PICTURE)
+
+
+def _words(record: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Title, its colour and two lines of text for each panel."""
+    bare, published, detection, recovery = (
+        record["defences"][name] for name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)
+    )
+    good, bad, plain = COLOURS[3], COLOURS[1], "black"
+    warned = "raises its alert" if detection["alert"] else f"answers {detection['answer']}"
+    return [
+        (f"clean: {record['class']}", plain, "passes the published test;\ncertified by both jury rules"),
+        (f"patched: {bare['answer']}", bad, "the undefended model's answer;\nthe patch is outlined"),
+        (f"published rule: {published['answer']}", bad, f"{_count(published)}:\nwrong, without an alert"),
+        (f"jury recovery: {recovery['answer']}", good, f"{_count(recovery)};\njury detection {warned}"),
+    ]
+
+
+def _count(defence: dict[str, Any]) -> str:
+    """The largest group of votes in words."""
+    name, most = next(iter(defence["votes"].items()))
+    return f"{most} of {sum(defence['votes'].values())} masks vote {name}"
+
+
+def _outline(axes: Axes, record: dict[str, Any]) -> None:
+    (top, left), (height, width) = record["corner"], record["patch"]
+    axes.add_patch(Rectangle((left - 1, top - 1), width + 1, height + 1, fill=False, edgecolor="red", lw=1.8))
+
+
+def _photo(image: Tensor) -> Image.Image:
+    return Image.fromarray((image * 255).round().byte().permute(1, 2, 0).numpy())
+
+
+def caption(record: dict[str, Any]) -> str:
+    """The picture in words, from the record alone; docs/guarantees.md quotes it."""
+    published, detection, recovery = (record["defences"][name] for name in (PUBLISHED, DETECTION, RECOVERY))
+    (top, left), (height, width) = record["corner"], record["patch"]
+    warned = "raises its alert" if detection["alert"] else f"answers *{detection['answer']}*"
+    hiding = "one that hides the patch wins" if recovery["jury"] == 1 else f"{recovery['jury']} that hide the patch win"
+    return (
+        f"The clean picture ({record['class']}) passes the published test and is certified by both jury rules. With a "
+        f"{height}×{width} patch at row {top}, column {left}, {_count(published)} and the published rule follows them. "
+        f"Under jury recovery {_count(recovery)} as well, but the {hiding} every duel: it answers "
+        f"*{recovery['answer']}*. Jury detection {warned}."
+    )
+
+
+def main() -> None:
+    """Attack and draw; with ``--caption`` only say what the record says."""
+    if sys.argv[1:] == ["--caption"]:
+        sys.stdout.write(caption(json.loads(RECORD.read_text(encoding="utf-8"))) + "\n")
+        return
+    record, clean, picture, engine, schemes = attack_photo()
+    if not record["defences"][PUBLISHED]["broken"]:
+        raise CertmaskError("expected an attack that fools the published rule, got one that fails: try another seed")
+    RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    draw(record, clean, picture, engine, schemes)
+    sys.stdout.write(caption(record) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""The faults that would make a certificate false."""
+
+from mutation.fault import Fault
+from mutation.geometry import GEOMETRY
+from mutation.painting import BATCHES, PAINTING
+from mutation.records import RECORDS
+from mutation.rules import VOTING
+
+FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *BATCHES, *RECORDS)
+
+__all__ = ["FAULTS", "Fault"]

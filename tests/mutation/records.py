@@ -1,0 +1,64 @@
+"""Faults of what is written down, and of the gauntlet that tries it."""
+
+from __future__ import annotations
+
+from mutation.fault import THREE_MASKS, Fault
+
+RECORDS = [
+    Fault(
+        "published test called recovery",
+        "the published rule's test is reported as certified recovery",
+        "rules/published.py",
+        "guarantee = Guarantee.PUBLISHED",
+        "guarantee = Guarantee.RECOVERY",
+        ("test_rules.py::test_sentences_say_which_guarantee",),
+    ),
+    Fault(
+        "detection called recovery",
+        "images that are only sure to raise an alert are reported as recovered",
+        "rules/jury_detection.py",
+        "guarantee = Guarantee.DETECTION",
+        "guarantee = Guarantee.RECOVERY",
+        ("test_defence.py::test_detection_fills_only_its_own_column", THREE_MASKS),
+    ),
+    Fault(
+        "row of another photo",
+        "a run is continued although a photo that is done was exchanged",
+        "run.py",
+        "if pixel_digest(image) != finished[sample.name]:",
+        "if sample.name not in finished:",
+        ("test_cli.py::test_a_photo_that_was_exchanged_is_noticed",),
+    ),
+    Fault(
+        "run of another function",
+        "a run is continued with other weights, another margin or other masks",
+        "results.py",
+        'return "" if old == new else',
+        'return "" if type(old) is type(new) else',
+        ("test_results.py::test_other_inputs_are_refused_with_the_field_that_differs",),
+    ),
+    Fault(
+        "attacks on another photo",
+        "the gauntlet attacks a photo that is not the one that was certified",
+        "attacks/certified_run.py",
+        'if pixel_digest(photo) != rows[name]["input_sha256"]:',
+        "if name not in rows:",
+        ("test_faults.py::test_only_the_certified_pixels_are_attacked",),
+    ),
+    Fault(
+        "a gauntlet that looks away",
+        "a wrong answer without an alert does not count as a broken certificate of recovery",
+        "attacks/attack.py",
+        "return decision.label != label or decision.alert",
+        "return decision.label != label and decision.alert",
+        ("test_attacks.py::test_what_breaks_a_guarantee",),
+    ),
+    Fault(
+        "an attack beyond its patch",
+        "the gauntlet accepts pictures that were changed outside the patch",
+        "attacks/attack.py",
+        "if not torch.equal(paste(pictures, cut(clean, job.patch, corners), corners), clean):",
+        "if pictures.shape != clean.shape:",
+        ("test_attacks.py::test_a_cheating_attack_is_caught",),
+    ),
+]
