@@ -283,3 +283,27 @@ def test_schemes_that_cannot_be_rebuilt() -> None:
 def test_the_table_refuses_other_files() -> None:
     with pytest.raises(ResultsError, match="expected a file of attack attempts, got one of kind 'certify'"):
         attack_lines({"kind": "certify"}, [])
+
+
+def test_the_committed_gauntlet_counts_again() -> None:
+    """`certmask table` on the attempts in the repository: every figure counted from the raw lines."""
+    path = Path(__file__).resolve().parent.parent / "results" / "attacks" / "deit-tiny-attempts.jsonl"
+    header, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    (run,) = json.loads(certmask("table", path, "--json").stdout)
+    assert len(rows) >= 1000
+    for line in run["lines"]:
+        mine = [row for row in rows if row["scheme"] == line["scheme"]]
+        assert line["attempts"] == len(mine)
+        assert line["label_changed"] == sum(row["answer"] != row["label"] for row in mine)
+        assert line["alerted"] == sum(row["alert"] for row in mine)
+        kind = header["schemes"][line["scheme"]]["rule"]["guarantee"]
+        broken = {
+            "none": None,
+            "published test": sum(row["answer"] != row["label"] for row in mine),
+            "detection": sum(row["answer"] != row["label"] and not row["alert"] for row in mine),
+            "recovery": sum(row["answer"] != row["label"] or row["alert"] for row in mine),
+        }
+        assert line["broken"] == broken[kind]
+        if kind in ("detection", "recovery"):
+            assert line["broken"] == 0
+    assert "certificate broken" in certmask("table", path, "--markdown").stdout

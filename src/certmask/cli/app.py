@@ -265,7 +265,7 @@ def models(
 
 @app.command()
 def table(
-    runs: Annotated[list[Path], typer.Argument(help="Results files.")],
+    runs: Annotated[list[Path], typer.Argument(help="Results files of `certify`, `demo` or `attack`.")],
     json: JsonOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:

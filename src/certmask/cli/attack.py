@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from torch import nn
 
 from certmask.attacks.budget import Budget, plan_attempts
@@ -23,12 +21,12 @@ from certmask.certificate import Guarantee
 from certmask.classifier import Classifier, device_name
 from certmask.cli.certify import class_aliases
 from certmask.cli.choices import pick_device
-from certmask.cli.console import err, out, plain_table
+from certmask.cli.console import attack_table, err, out
 from certmask.data import Dataset, load_dataset
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError
 from certmask.evaluation import Scheme
-from certmask.report.attack_table import ATTACK_HEADINGS, AttackLine, attack_lines
+from certmask.report.attack_table import attack_lines
 from certmask.results import Row
 from certmask.zoo import crop_share, load_classifier, load_model
 
@@ -137,17 +135,6 @@ def _report(target: Target, header: Row, rows: Sequence[Row]) -> None:
                 f"expected every proved certificate to hold, got that of {row['scheme']} for {row['image']} broken; "
                 f"replay: {target.replay_command(number)}"
             )
-
-
-def attack_table(lines: Sequence[AttackLine], title: str) -> Table:
-    """One row per defence, in attempts and images."""
-    grid = plain_table(title)
-    for number, heading in enumerate(ATTACK_HEADINGS):
-        justify: Literal["left", "right"] = "left" if number < 2 else "right"
-        grid.add_column(heading.replace(" ", "\n", 1), justify=justify)
-    for line in lines:
-        grid.add_row(*line.cells)
-    return grid
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from certmask.report import Line
+from certmask.report.attack_table import ATTACK_HEADINGS, AttackLine
 from certmask.run import Progress as Report
 
 out = Console(highlight=False)
@@ -88,3 +90,14 @@ def markdown_table(lines: Sequence[Line]) -> str:
     heads = [heading.replace("\n", " ") for heading in HEADINGS]
     rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(line) for line in lines)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def attack_table(lines: Sequence[AttackLine], title: str) -> Table:
+    """One row per defence, in attempts and images."""
+    grid = plain_table(title)
+    for number, heading in enumerate(ATTACK_HEADINGS):
+        justify: Literal["left", "right"] = "left" if number < 2 else "right"
+        grid.add_column(heading.replace(" ", "\n", 1), justify=justify)
+    for line in lines:
+        grid.add_row(*line.cells)
+    return grid

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
+from rich.table import Table
 
-from certmask.cli.console import figures_table, markdown_table, out
+from certmask.cli.console import attack_table, figures_table, markdown_table, out
 from certmask.report import summarize
-from certmask.results import read_results
+from certmask.report.attack_table import attack_lines, attack_markdown
+from certmask.results import Row, read_results
+
+Printed = tuple[str, Table, list[dict[str, Any]]]
+"""The same figures as Markdown, for the terminal, and as records."""
 
 
 def run(paths: Sequence[Path], *, as_json: bool, markdown: bool) -> None:
@@ -18,15 +24,24 @@ def run(paths: Sequence[Path], *, as_json: bool, markdown: bool) -> None:
     collected = []
     for path in paths:
         header, rows = read_results(path)
-        lines = summarize(header, rows)
-        model, data = header["model"], header["data"]
-        title = (
-            f"{path.name}: {len(rows)} of {data['images']} images, {data['name']}, {model['name']} {model['precision']}"
-        )
-        collected.append({"run": str(path), "lines": [line.describe() for line in lines]})
+        as_markdown, grid, lines = (_attacked if header.get("kind") == "attack" else _certified)(path, header, rows)
+        collected.append({"run": str(path), "lines": lines})
         if markdown:
-            typer.echo(f"{title}\n\n{markdown_table(lines)}\n")
+            typer.echo(f"{grid.title}\n\n{as_markdown}\n")
         elif not as_json:
-            out.print(figures_table(lines, title))
+            out.print(grid)
     if as_json:
         typer.echo(json.dumps(collected, ensure_ascii=False, indent=2))
+
+
+def _certified(path: Path, header: Row, rows: list[Row]) -> Printed:
+    lines = summarize(header, rows)
+    model, data = header["model"], header["data"]
+    title = f"{path.name}: {len(rows)} of {data['images']} images, {data['name']}, {model['name']} {model['precision']}"
+    return markdown_table(lines), figures_table(lines, title), [line.describe() for line in lines]
+
+
+def _attacked(path: Path, header: Row, rows: list[Row]) -> Printed:
+    lines = attack_lines(header, rows)
+    title = f"{path.name}: {len(rows):,} attempts, {header['model']['name']} {header['model']['precision']}"
+    return attack_markdown(lines), attack_table(lines, title), [line.describe() for line in lines]
