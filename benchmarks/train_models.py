@@ -5,7 +5,7 @@
 
 FOLDER of Imagenette holds ``train`` and ``val``; that of CIFAR-10 the python batches; that of the weights
 ``deit_tiny_patch16_224.safetensors`` and ``resnet50_v1.safetensors`` (ImageNet-1k). A lane trains its models one after
-the other, lanes run side by side. Every job is what ``certmask train`` does with the same options.
+the other, lanes run side by side. Every job is what ``certmask train --crop 1`` does with the same options.
 """
 
 from __future__ import annotations
@@ -89,11 +89,12 @@ def train(name: str, options: argparse.Namespace, lessons: Lesson, held_out: Les
     job, folder = JOBS[name], Path(options.out)
     recipe = Recipe(**{"epochs": 10, **job.recipe, **({"epochs": options.epochs} if options.epochs else {})})
     source = f"{options.cifar}:train" if job.data == "cifar" else f"{options.imagenette}/train"
-    start = str(folder / job.after / "model.safetensors") if job.after else job.model
+    name_or_file = str(folder / job.after / "model.safetensors") if job.after else job.model
     weights = f"{options.weights}/{job.weights}.safetensors" if job.weights else None
     torch.manual_seed(recipe.seed)
-    model, card = starting_point(start, class_folders(source), size_of(job), weights, False)
-    card = replace(card, crop=job.crop, sha256="")
+    model, card = starting_point(name_or_file, class_folders(source), size_of(job), weights, False)
+    start = card.data["start"] + (" (ImageNet-1k)" if weights else "")
+    card = replace(card, sha256="", data={"start": start})
     side = size_of(job)[0]
     exam = Exam(Patch(round(side / 7), round(side / 7)), options.images or job.images, options.precision)
     began = time.time()

@@ -124,7 +124,7 @@ def cutout_table(folder: Path) -> str:
     paths = sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)
     rows = []
     for (less, one), (more, other) in pairwise((path, _two_masks(path)) for path in paths):
-        if _order(less)[0] != _order(more)[0] or one.keys() != other.keys():
+        if _order(less)[0] != _order(more)[0] or one.keys() != other.keys() or _precision(less) != _precision(more):
             continue
         gained = sum(other[image] > one[image] for image in one)
         lost = sum(other[image] < one[image] for image in one)
@@ -135,13 +135,17 @@ def cutout_table(folder: Path) -> str:
     return grid(["model, Cutout", "photos", "gained", "lost", "p (McNemar)"], rows)
 
 
+def _precision(path: Path) -> str:
+    return str(read_results(path)[0]["model"]["precision"])
+
+
 def _two_masks(path: Path) -> dict[str, bool]:
     return {row["image"]: row["schemes"]["patchcleanser"]["certified"] for row in read_results(path)[1]}
 
 
 def _start(start: str) -> str:
     words = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
-    return next(short for word, short in words.items() if word in start)
+    return next((short for word, short in words.items() if word in start), start)
 
 
 def attack_tables(path: Path) -> str:

@@ -101,7 +101,10 @@ def test_class_folders_by_alias_number_or_order(tmp_path: Path) -> None:
         assert [s.name for s in dataset.samples] == [f"{c}/{f}" for c in scheme for f in ("a.jpg", "b.png")]
     for name in ("x", "y", "z"):
         photo(tmp_path / "free" / name / "a.jpg")
-    assert [s.label for s in load_dataset(str(tmp_path / "free"), CLASSES, 1.0).samples] == [0, 1, 2]
+    nameless = [("0",), ("1",), ("2",)]
+    assert [s.label for s in load_dataset(str(tmp_path / "free"), nameless, 1.0).samples] == [0, 1, 2]
+    with pytest.raises(DataError, match="got 'x'"):
+        load_dataset(str(tmp_path / "free"), CLASSES, 1.0)
 
 
 def test_csv_with_and_without_heading(tmp_path: Path) -> None:

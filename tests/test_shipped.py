@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from safetensors.torch import load_file
 from test_cli import certmask
 
 from certmask.cli.certify import class_aliases
 from certmask.data import load_dataset
-from certmask.errors import ClassifierError
+from certmask.data.sources import CIFAR10
+from certmask.errors import ClassifierError, DataError
 from certmask.report import summarize
 from certmask.results import read_results
 from certmask.zoo import load_classifier, shipped_models
@@ -97,3 +101,27 @@ def test_the_cifar_demo_photos_are_labelled() -> None:
     assert len(dataset) == 20
     assert {sample.label for sample in dataset.samples} <= set(range(10))
     assert next(dataset.tensors((32, 32))).shape == (3, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "got"),
+    [
+        ("deit_tiny-imagenette", "demo-cifar10", "without 'airplane'"),
+        ("resnet26-cifar10", "demo", "one of 10"),
+        ("deit_tiny-imagenette", "batches", "without 'airplane'"),
+        ("deit_tiny-imagenette", "folders", "expected folders named after"),
+    ],
+)
+def test_photos_of_other_classes_are_refused(model: str, data: str, got: str, tmp_path: Path) -> None:
+    """Ten classes are not the same ten classes: a table of wrong labels must not come out."""
+    for name in ["test_batch", *(f"data_batch_{n}" for n in range(1, 6))]:
+        (tmp_path / "batches").mkdir(exist_ok=True)
+        content = {b"data": np.zeros((2, 3072), dtype=np.uint8), b"labels": [0, 1]}
+        (tmp_path / "batches" / name).write_bytes(pickle.dumps(content, protocol=2))
+    for name in CIFAR10:
+        (tmp_path / "folders" / name).mkdir(parents=True)
+        Image.new("RGB", (32, 32)).save(tmp_path / "folders" / name / "a.png")
+    source = str(tmp_path / data) if (tmp_path / data).exists() else data
+    with pytest.raises(DataError, match=r"expected .*got") as error:
+        load_dataset(source, class_aliases(load_classifier(model)), 1.0)
+    assert got in str(error.value)

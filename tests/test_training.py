@@ -116,6 +116,36 @@ def test_another_recipe_does_not_continue_a_run(discs: Path, tmp_path: Path) -> 
     assert "epochs" in certmask(*command(discs, tmp_path / "run", "--epochs", "2"), code=1).stderr
 
 
+def test_other_photos_or_another_start_do_not_continue_a_run(discs: Path, tmp_path: Path) -> None:
+    """Else the card would describe photos that the weights have never seen."""
+    quick = ("--epochs", "1", "--images", "3")
+    certmask(*command(discs, tmp_path / "run", *quick))
+    start = tmp_path / "run" / "model.safetensors"
+    other = command(discs, tmp_path / "run", *quick)
+    other[1] = str(discs / "validation")
+    assert "train" in certmask(*other, code=1).stderr
+    weights = certmask(*command(discs, tmp_path / "run", *quick, "--weights", str(start)), code=1)
+    assert "start local weights" in weights.stderr
+    assert "crop" in certmask(*command(discs, tmp_path / "run", *quick, "--crop", "0.5"), code=1).stderr
+
+
+def test_options_that_contradict_each_other(discs: Path, tmp_path: Path) -> None:
+    certmask(*command(discs, tmp_path / "run", "--epochs", "1", "--images", "3"))
+    start = str(tmp_path / "run" / "model.safetensors")
+    fresh = command(discs, tmp_path / "x")
+    again = [start if word == "resnet10t" else word for word in fresh]
+    for arguments, got in (
+        ([*fresh, "--weights", start, "--pretrained"], "both"),
+        ([*again, "--weights", start], "brings its own"),
+        ([*again, "--pretrained"], "brings its own"),
+        ([*again, "--image", "64"], "(64, 64)"),
+        ([*fresh, "--rate", "0"], "got 4, 10, 0.0"),
+        ([*fresh, "--crop", "0"], "crop"),
+        ([*(w.replace("resnet10t", "resnet26w2_cifar") for w in fresh), "--pretrained"], "no weights to download"),
+    ):
+        assert got in certmask(*arguments, code=1).stderr
+
+
 def test_bad_training_input(discs: Path, tmp_path: Path) -> None:
     (tmp_path / "one" / "only").mkdir(parents=True)
     Image.new("RGB", (32, 32)).save(tmp_path / "one" / "only" / "a.png")

@@ -134,6 +134,13 @@ def rechecked(job: Job, pictures: Tensor, corners: Tensor) -> tuple[Tensor, Tens
     return paste(clean, eight_bits(cut(pictures, job.patch, corners)), corners), corners
 
 
+def check_known(job: Job, classes: int) -> None:
+    """An error if a label or target is not one of the model's classes."""
+    for what, wanted in (("labels", job.labels), ("targets", job.targets)):
+        if wanted is not None and int(wanted.max()) >= classes:
+            raise AttackError(f"expected {what} from 0 to {classes - 1}, got {int(wanted.max())}")
+
+
 def _check_classes(classes: Tensor, count: int, what: str) -> None:
     if classes.shape != (count,) or classes.is_floating_point() or int(classes.min()) < 0:
         raise AttackError(f"expected {count} whole-number {what} of at least 0, got {list(classes.shape)}")

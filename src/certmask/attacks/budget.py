@@ -86,11 +86,13 @@ class Attempt:
 
 
 def plan_attempts(run: CertifiedRun, schemes: Sequence[Scheme], budget: Budget) -> list[Attempt]:
-    """All attempts of a budget, scheme by scheme; goals take turns over the places of an image."""
+    """All attempts of a budget, scheme by scheme, on evenly spaced images; goals take turns over places."""
     attempts = []
     for scheme in schemes:
         goals = goals_against(scheme.rule)
-        for number, row in enumerate(run.attackable(scheme)[: budget.images]):
+        rows = run.attackable(scheme)
+        count = min(budget.images, len(rows))
+        for number, row in enumerate(rows[n * len(rows) // count] for n in range(count)):
             for location in range(budget.locations):
                 for restart in range(budget.restarts):
                     goal = goals[(number + location + restart) % len(goals)]

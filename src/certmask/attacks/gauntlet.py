@@ -69,7 +69,7 @@ class Gauntlet:
             "certified": {"run": self.run.path.name, "digest": self.run.digest},
             "model": self.engine.describe(),
             "schemes": {scheme.name: scheme.describe() for scheme in schemes},
-            "budget": asdict(self.budget),
+            "budget": {**asdict(self.budget), "at_once": self.at_once},
             "versions": provenance(),
         }
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from certmask.attacks.attack import Attack, Job
+from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, Prey, descend
 from certmask.attacks.goals import BARE_PICTURE, Goal
 from certmask.attacks.pasting import paste
@@ -45,6 +45,7 @@ class PatchAttack(Attack):
         self.ranks, self.goals = tuple(ranks), tuple(goals)
 
     def run(self, job: Job, seed: int) -> tuple[Tensor, Tensor]:
+        check_known(job, self.surrogate.classes)
         pictures, corners = [], []
         waiting = list(torch.split(torch.arange(len(job)), self.at_once))
         while waiting:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from certmask.attacks.attack import Attack, Job
+from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.pasting import paste
 from certmask.attacks.universal import random_corners
 from certmask.errors import AttackError
@@ -54,6 +54,7 @@ class RandomSearch(Attack):
         scores = self.scores(pictures).detach().float().cpu()
         if scores.ndim != 2 or len(scores) != len(job):
             raise AttackError(f"expected scores of shape [{len(job)}, classes], got {list(scores.shape)}")
+        check_known(job, scores.shape[1])
         if job.targets is not None:
             return -scores.gather(1, job.targets.cpu()[:, None])[:, 0]
         labels = job.labels.cpu()[:, None]

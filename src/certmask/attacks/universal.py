@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from certmask.attacks.attack import Attack, Job
+from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, attempt_losses
 from certmask.attacks.pasting import paste
 from certmask.attacks.surrogate import Surrogate
@@ -33,6 +33,7 @@ class UniversalPatch(Attack):
     def train(self, job: Job, seed: int = 0) -> Tensor:
         """The patch alone, ``[3, h, w]``; it may be tried on other images than those it was trained on."""
         job = job.checked()
+        check_known(job, self.surrogate.classes)
         device, chance = self.surrogate.device, torch.Generator().manual_seed(seed)
         patch = torch.rand(3, *job.patch.size, generator=chance).to(device)
         velocity = torch.zeros_like(patch)

@@ -207,6 +207,9 @@ def train(
     weights: WeightsOption = None,
     pretrained: Annotated[bool, typer.Option("--pretrained", help="Start from timm's pretrained weights.")] = False,
     image: Annotated[str | None, typer.Option("--image", help="Input size; default: the model's own.")] = None,
+    crop: Annotated[
+        float | None, typer.Option("--crop", help="Share of the photo that is kept; default: the model's own.")
+    ] = None,
     cutout: Annotated[str, typer.Option("--cutout", help="none, random (the paper's) or greedy.")] = "random",
     epochs: Annotated[int, typer.Option("--epochs", min=1)] = 10,
     batch: Annotated[int, typer.Option("--batch", min=1)] = 64,
@@ -230,13 +233,13 @@ def train(
     device: DeviceOption = "auto",
 ) -> None:
     """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
-    from certmask.cli.train import run
+    from certmask.cli.train import architecture, run
     from certmask.training import Recipe, paper_rate
 
     recipe = Recipe(
         epochs=epochs,
         batch=batch,
-        rate=rate or paper_rate(model),
+        rate=paper_rate(architecture(model)) if rate is None else rate,
         decay_every=decay_every,
         weight_decay=weight_decay,
         cutout=cutout,
@@ -249,7 +252,7 @@ def train(
         shift=shift,
     )
     start = None if weights is None else str(weights)
-    run(data, validation, model, recipe, out, weights=start, pretrained=pretrained, image=image, patch=patch,
+    run(data, validation, model, recipe, out, weights=start, pretrained=pretrained, image=image, crop=crop, patch=patch,
         images=images, precision=precision, half=half, compiled=compile, device=device)  # fmt: skip
 
 

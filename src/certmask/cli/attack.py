@@ -63,6 +63,7 @@ class Target:
         """The command that judges one saved picture again."""
         words = ["certmask", "attack", str(self.results), self.data, "--model", self.model]
         words += ["--weights", str(self.weights)] if self.weights else []
+        words += ["--device", self.device] if self.device != "auto" else []
         return shlex.join([*words, "--out", str(self.out), "--replay", str(row)])
 
 

@@ -37,4 +37,8 @@ def _print(name: str, card: Card) -> None:
     typer.echo(f"{name}\n  {len(card.classes)} classes, input {card.size[0]}×{card.size[1]}, mean {mean}, std {std}")
     if card.metrics:
         clean, certified = (percent(card.metrics.get(k)) for k in ("clean_accuracy", "certified_recovery_two_masks"))
-        typer.echo(f"  clean {clean} %, certified recovery {certified} % on {card.metrics['images']} held-out photos")
+        patch = "×".join(str(side) for side in card.metrics.get("patch", ["?", "?"]))
+        typer.echo(
+            f"  clean {clean} %, certified recovery against any {patch} patch (PatchCleanser 6×6) {certified} % "
+            f"on {card.metrics.get('images', '?')} held-out photos"
+        )

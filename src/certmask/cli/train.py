@@ -17,7 +17,7 @@ from certmask.geometry import Patch, Size
 from certmask.training import Photos, Recipe, read_photos
 from certmask.training.run import Exam, Lesson, train_run
 from certmask.zoo import Card, build_model, load_checkpoint
-from certmask.zoo.card import file_digest
+from certmask.zoo.card import file_digest, read_card
 from certmask.zoo.checkpoint import load_weights, read_state_dict
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
@@ -33,6 +33,7 @@ def run(
     weights: str | None,
     pretrained: bool,
     image: str | None,
+    crop: float | None,
     patch: str | None,
     images: int,
     precision: str,
@@ -49,7 +50,10 @@ def run(
     model, card = starting_point(name, classes, parse_size(image, "image") if image else None, weights, pretrained)
     threat = Patch(*parse_size(patch, "patch")) if patch else Patch(*(max(1, round(side / 7)) for side in card.size))
     threat.positions(card.size)
-    train, held_out = (load_dataset(source, [(c,) for c in classes], card.crop) for source in (data, validation))
+    if crop is not None and not 0 < crop <= 1:
+        raise CertmaskError(f"expected crop in (0, 1], got {crop}")
+    share = card.crop if crop is None else crop
+    train, held_out = (load_dataset(source, [(c,) for c in classes], share) for source in (data, validation))
     out.print(
         f"{card.architecture} at {card.size[0]}×{card.size[1]}, {len(train)} photos of {len(classes)} classes, {device}"
     )
@@ -82,8 +86,14 @@ def starting_point(
 ) -> tuple[nn.Module, Card]:
     """A network for these classes: fresh, from local weights, pretrained, or from a checkpoint with a card."""
     checkpoint = checkpoint_path(name)
+    if weights is not None and pretrained:
+        raise CertmaskError(f"expected either local or pretrained weights, got both ({weights} and --pretrained)")
     if checkpoint is not None:
+        if weights is not None or pretrained:
+            raise CertmaskError(f"expected no further weights for {name}, which brings its own, got some")
         model, card = load_checkpoint(checkpoint)
+        if size is not None and size != card.size:
+            raise CertmaskError(f"expected the card's input size {card.size}, got {size}")
         if card.classes != tuple(classes):
             raise CertmaskError(
                 f"expected the card's classes {', '.join(card.classes[:3])} …, got {', '.join(classes[:3])} …"
@@ -94,13 +104,29 @@ def starting_point(
     size = size or (tuple(config.input_size[1:]) if config else (224, 224))
     mean, std, crop = (config.mean, config.std, config.crop_pct) if config else ((0.5,) * 3, (0.25,) * 3, 0.875)
     if pretrained:
-        model, start = timm.create_model(name, pretrained=True, num_classes=len(classes)), "pretrained through timm"
+        model, start = _pretrained(name, len(classes)), "pretrained through timm"
     elif weights is not None:
         model = _with_new_head(name, Path(weights), len(classes), size)
         start = f"local weights, sha256 {file_digest(Path(weights))[:16]}"
     else:
         model, start = build_model(name, len(classes), size), "random weights"
     return model, Card(name, tuple(classes), size, tuple(mean), tuple(std), float(crop), data={"start": start})
+
+
+def architecture(name: str) -> str:
+    """The architecture that a model's name stands for: that on the card of a checkpoint, else the name itself."""
+    checkpoint = checkpoint_path(name)
+    return name if checkpoint is None else read_card(checkpoint).architecture
+
+
+def _pretrained(name: str, classes: int) -> nn.Module:
+    """timm's pretrained weights under a new last layer."""
+    try:
+        model: nn.Module = import_timm().create_model(name, pretrained=True, num_classes=classes)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+        raise CertmaskError(f"expected to get pretrained weights of {name} through timm, got {reason}") from error
+    return model
 
 
 def _with_new_head(name: str, weights: Path, classes: int, size: Size) -> nn.Module:

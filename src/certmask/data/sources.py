@@ -21,6 +21,7 @@ from certmask.data.photo import SUFFIXES, read_photo
 from certmask.errors import DataError
 
 DEMOS = {"demo": "imagenet_*.jpg", "demo-cifar10": "cifar10_*.png"}
+IMAGENET_CLASSES = 1000
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -32,7 +33,7 @@ def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, crop: flo
     """
     path = Path(source)
     if source in DEMOS and not path.exists():
-        return _demo(source, crop)
+        return _demo(source, classes, crop)
     archive, _, inside = source.partition(".tar")
     if not path.is_dir() and Path(f"{archive}.tar").is_file():
         return Dataset(source, tuple(_tar(Path(f"{archive}.tar"), inside.strip(":/"), classes)), crop)
@@ -40,7 +41,8 @@ def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, crop: flo
     if (folder / "test_batch").is_file():
         train = source.endswith(":train")
         batches = [f"data_batch_{n}" for n in range(1, 6)] if train else ["test_batch"]
-        return Dataset(f"cifar10-{'train' if train else 'test'}", tuple(_cifar(folder, batches)), 1.0)
+        samples = tuple(_cifar(folder, batches, _cifar_numbers(classes)))
+        return Dataset(f"cifar10-{'train' if train else 'test'}", samples, 1.0)
     if path.is_dir():
         return Dataset(path.name, tuple(_folder(path, classes)), crop)
     if path.is_file():
@@ -64,11 +66,12 @@ def _numbers(classes: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _labels(folders: list[str], classes: Sequence[Sequence[str]] | None, where: Path) -> dict[str, int]:
-    """The class number of each folder: by name, else by order where the folders are as many as the classes."""
+    """The class number of each folder: by name, else by order where as many classes have numbers for names."""
     if not folders:
         raise DataError(f"expected class folders with photos in {where}, got none")
     numbers = _numbers(classes or ())
-    if classes is None or (len(folders) == len(classes) and not any(folder in numbers for folder in folders)):
+    nameless = all(name.isdigit() for names in classes or () for name in names)
+    if classes is None or (len(folders) == len(classes) and nameless and not any(f in numbers for f in folders)):
         return {folder: position for position, folder in enumerate(folders)}
     odd = next((folder for folder in folders if folder not in numbers), None)
     if odd is not None:
@@ -151,7 +154,18 @@ class _ArraysOnly(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is not an array")
 
 
-def _cifar(folder: Path, batches: list[str]) -> Iterator[Sample]:
+def _cifar_numbers(classes: Sequence[Sequence[str]] | None) -> list[int]:
+    """What a model calls each of CIFAR-10's classes: by name, or by number if its classes have no names."""
+    if not classes or (len(classes) == len(CIFAR10) and all(names[0].isdigit() for names in classes)):
+        return list(range(len(CIFAR10)))
+    numbers = _numbers(classes)
+    odd = next((name for name in CIFAR10 if name not in numbers), None)
+    if odd is not None:
+        raise DataError(f"expected a model that knows CIFAR-10's classes, got one of {len(classes)} without {odd!r}")
+    return [numbers[name] for name in CIFAR10]
+
+
+def _cifar(folder: Path, batches: list[str], classes: list[int]) -> Iterator[Sample]:
     """CIFAR-10 as its authors ship it (``cifar-10-batches-py``); photos are 32×32 and are not cropped."""
     for batch in batches:
         try:
@@ -164,10 +178,10 @@ def _cifar(folder: Path, batches: list[str]) -> Iterator[Sample]:
                 f"expected a CIFAR-10 batch in {folder / batch}, got {type(error).__name__}: {error}"
             ) from None
         for number, (image, label) in enumerate(zip(pixels, labels, strict=True)):
-            yield Sample(f"{batch}/{number}", label, partial(Image.fromarray, image))
+            yield Sample(f"{batch}/{number}", classes[label], partial(Image.fromarray, image))
 
 
-def _demo(source: str, crop: float) -> Dataset:
+def _demo(source: str, classes: Sequence[Sequence[str]] | None, crop: float) -> Dataset:
     """Labelled photos inside the package foolbox, 20 of each set; each file name ends with its class number."""
     found = importlib.util.find_spec("foolbox")
     if found is None or not found.submodule_search_locations:
@@ -176,5 +190,12 @@ def _demo(source: str, crop: float) -> Dataset:
     photos = sorted(folder.glob(DEMOS[source]))
     if not photos:
         raise DataError(f"expected the demo photos inside the package foolbox, got none in {folder.name}")
-    samples = (Sample(p.name, int(p.stem.split("_")[2]), partial(read_photo, p)) for p in photos)
+    numbers = _cifar_numbers(classes) if source == "demo-cifar10" else _imagenet_numbers(classes)
+    samples = (Sample(p.name, numbers[int(p.stem.split("_")[2])], partial(read_photo, p)) for p in photos)
     return Dataset(source, tuple(samples), crop)
+
+
+def _imagenet_numbers(classes: Sequence[Sequence[str]] | None) -> range:
+    if classes and len(classes) != IMAGENET_CLASSES:
+        raise DataError(f"expected a model of ImageNet's {IMAGENET_CLASSES:,} classes, got one of {len(classes)}")
+    return range(IMAGENET_CLASSES)

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from certmask.classifier import Classifier
+from certmask.classifier import Classifier, device_name
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
 from certmask.engine import Engine
@@ -39,6 +39,9 @@ def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, pa
         "mask": list(cover.mask),
         "margin": margin,
         "precision": classifier.precision,
+        "compiled": classifier.compiled,
+        "batch": classifier.batch,
+        "device": device_name(classifier.device),
         "clean_accuracy": lines[CLEAN].clean_accuracy,
         "certified_detection_one_mask": lines[ONE].certified_detection,
         "certified_recovery_two_masks": lines[TWO].certified_recovery,

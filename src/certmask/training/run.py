@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -54,15 +54,17 @@ def train_run(
 
     With ``half`` the weights are rounded to fp16 before they are measured and saved.
     """
+    card = replace(card, crop=lessons.dataset.crop)
+    about = {**card.data, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
+    origin = {"architecture": card.architecture, "classes": card.classes, "size": card.size, **about}
     trainer = Trainer(model, lessons.photos, recipe, folder, mean=card.mean, std=card.std, device=device,
-                      compiled=compiled)  # fmt: skip
+                      compiled=compiled, origin=origin)  # fmt: skip
     history = trainer.run(held_out.photos, progress)
     model = model.cpu().half().float() if half else model.cpu()
     classifier = Classifier(model, card.size, mean=card.mean, std=card.std, class_names=card.classes, device=device,
-                            precision=exam.precision, compiled=compiled, name=card.architecture)  # fmt: skip
+                            precision=exam.precision, compiled=compiled or None, name=card.architecture)  # fmt: skip
     metrics = certified_figures(classifier, held_out.dataset.spread(exam.images), exam.patch, folder / "figures.jsonl")
     metrics["validation_accuracy"] = history[-1]["validation_accuracy"]
-    about = {**card.data, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
     draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")
     return save_model(model, finished, folder / "model.safetensors", half=half)

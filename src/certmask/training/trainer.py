@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,10 @@ CHECK_BATCH = 256
 
 
 class Trainer:
-    """Trains a network on photos; after every epoch a checkpoint is written from which the next run goes on."""
+    """Trains a network on photos; after every epoch a checkpoint is written from which the next run goes on.
+
+    ``origin`` says what the weights rest on beside the recipe; a run goes on only where all of it is the same.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Trainer:
         std: Colour,
         device: str,
         compiled: bool = False,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.device = torch.device(device)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -44,6 +48,7 @@ class Trainer:
         self.photos, self.recipe, self.folder = photos, recipe, folder
         self.fill = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self.scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
+        self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
         self.history: History = []
 
@@ -134,7 +139,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "history": self.history,
-            "recipe": json.dumps(asdict(self.recipe)),
+            "origin": json.dumps(self.origin),
         }
         torch.save(state, self.folder / "last.pt.part")
         os.replace(self.folder / "last.pt.part", self.folder / "last.pt")
@@ -145,15 +150,15 @@ class Trainer:
             return
         try:
             state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
-            recipe = json.loads(state["recipe"])
+            origin = json.loads(state["origin"])
         except Exception as error:
             raise CertmaskError(f"expected a training state in {path}, got {type(error).__name__}") from None
-        mine = json.loads(json.dumps(asdict(self.recipe)))
+        mine = json.loads(json.dumps(self.origin))
         for name in mine:
-            if recipe.get(name) != mine[name]:
+            if origin.get(name) != mine[name]:
                 raise CertmaskError(
-                    f"expected to continue {path} with the same recipe, got {name} {mine[name]}, where it has "
-                    f"{recipe.get(name)}"
+                    f"expected to continue {path} with the same recipe, start and photos, got {name} {mine[name]}, "
+                    f"where it has {origin.get(name)}"
                 )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
