@@ -1,0 +1,48 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ImageOption = Annotated[
+    str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
+]
+PatchOption = Annotated[
+    str, typer.Option("--patch", help="Largest patch to defend against, in pixels of the model's input.")
+]
+MaskOption = Annotated[
+    str | None, typer.Option("--mask", help="Mask size; default: the one that needs 6 masks per axis.")
+]
+TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
+FoldOption = Annotated[str, typer.Option("--fold", help="How often each place is covered, per axis: 2x2 or 3x2 or 1.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")
+]
+WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, tf32, bf16, fp16, or auto.")]
+BatchOption = Annotated[
+    int | None,
+    typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
+]
+BackendOption = Annotated[str, typer.Option("--backend", help="torch, openvino (faster on CPUs), or auto.")]
+RuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        help="jury-recovery, jury-detection, patchcleanser[-challenger], minority-reports, published, undefended.",
+    ),
+]
+PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]
+AggregateOption = Annotated[
+    str, typer.Option("--aggregate", help="mean-probability, mean-log-probability, label-majority.")
+]
+ThresholdOption = Annotated[float, typer.Option("--threshold", help="Confidence threshold of minority-reports.")]
+MarginOption = Annotated[
+    str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
+]
+DrawOption = Annotated[Path | None, typer.Option("--draw", help="Save a picture (PNG, PDF or SVG).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
