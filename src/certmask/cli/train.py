@@ -19,7 +19,7 @@ from certmask.training.run import Exam, Lesson, train_run
 from certmask.zoo import Card, build_model, load_checkpoint
 from certmask.zoo.card import file_digest, read_card
 from certmask.zoo.checkpoint import load_weights, read_state_dict
-from certmask.zoo.models import checkpoint_path
+from certmask.zoo.models import checkpoint_path, pretrained_model
 from certmask.zoo.timm_import import import_timm
 
 
@@ -104,7 +104,7 @@ def starting_point(
     size = size or (tuple(config.input_size[1:]) if config else (224, 224))
     mean, std, crop = (config.mean, config.std, config.crop_pct) if config else ((0.5,) * 3, (0.25,) * 3, 0.875)
     if pretrained:
-        model, start = _pretrained(name, len(classes)), "pretrained through timm"
+        model, start = pretrained_model(name, num_classes=len(classes)), "pretrained through timm"
     elif weights is not None:
         model = _with_new_head(name, Path(weights), len(classes), size)
         start = f"local weights, sha256 {file_digest(Path(weights))[:16]}"
@@ -117,16 +117,6 @@ def architecture(name: str) -> str:
     """The architecture that a model's name stands for: that on the card of a checkpoint, else the name itself."""
     checkpoint = checkpoint_path(name)
     return name if checkpoint is None else read_card(checkpoint).architecture
-
-
-def _pretrained(name: str, classes: int) -> nn.Module:
-    """timm's pretrained weights under a new last layer."""
-    try:
-        model: nn.Module = import_timm().create_model(name, pretrained=True, num_classes=classes)
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-        raise CertmaskError(f"expected to get pretrained weights of {name} through timm, got {reason}") from error
-    return model
 
 
 def _with_new_head(name: str, weights: Path, classes: int, size: Size) -> nn.Module:

@@ -144,12 +144,17 @@ def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
         model: nn.Module = timm.create_model(_timm_name(name), pretrained=False)
         load_weights(model, state, name, weights)
         return model
+    return pretrained_model(name)
+
+
+def pretrained_model(name: str, **options: Any) -> nn.Module:
+    """timm's pretrained network, downloaded once; ``num_classes`` puts a new last layer on it."""
     try:
-        pretrained: nn.Module = timm.create_model(name, pretrained=True)
+        model: nn.Module = import_timm().create_model(name, pretrained=True, **options)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
         raise ClassifierError(f"expected to get pretrained weights of {name} through timm, got {reason}") from error
-    return pretrained
+    return model
 
 
 def _embedded(name: str) -> nn.Module:
