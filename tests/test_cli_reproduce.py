@@ -114,7 +114,7 @@ def test_covers_with_too_many_masks_see_few_images(here: Path, tmp_path: Path) -
 def test_a_dry_run_plans_without_photos_or_weights(here: Path, tmp_path: Path) -> None:
     options = ("--data", "imagenet=nowhere", "--images", "1000", "--dry-run")
     done = reproduce(here, "table1", "--model", "vit_base_patch16_224", *options, out=tmp_path / "none")
-    assert "table1/vit_base_patch16_224--imagenet--patch32 | 1,524 | 4,158 | 1,000 | 5,682,000" in done.stdout
+    assert "table1/vit_base_patch16_224--imagenet--patch32 | 1,436 | 1,430 | 1,000 | 2,866,000" in done.stdout
     assert not (tmp_path / "none").exists()
     assert "1 each" in reproduce(here, "table2", "--data", "x", "--dry-run").stdout
     default = certmask("reproduce", "table3", "--data", "imagenet=nowhere", "--dry-run").stdout

@@ -18,7 +18,7 @@ from certmask.evaluation import Scheme, examine
 from certmask.geometry import IntArray, Mask, Patch, Size
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
-from certmask.votes import VoteStore, bare_pass, single_passes
+from certmask.votes import Votes, VoteStore, bare_pass, single_passes
 
 PATCH = Patch(5, 4)
 COVERS = (
@@ -178,3 +178,26 @@ def test_labels_outside_the_classes_are_refused(network: nn.Module, images: Tens
     engine = Engine(Classifier(network, 24), COVERS)
     with pytest.raises(CertmaskError, match="expected labels from 0 to 4, got 5"):
         list(examine(engine, images, [5] * len(images), [Scheme(COVERS[0], JuryDetection())]))
+
+
+def test_one_compilation_serves_every_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[object] = []
+
+    def counting(graph: torch.fx.GraphModule, _: list[Tensor]) -> object:
+        graphs.append(graph)
+        return graph.forward
+
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda step, **options: real(step, backend=counting, **options))
+    torch.compiler.reset()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24 * 24, 4))
+    classifier = Classifier(model, 24, compiled=True, batch=4, precision="fp32")
+    images = torch.rand(2, 3, 24, 24)
+    plain = Classifier(model, 24, compiled=False, batch=4, precision="fp32")
+    for cover in COVERS:
+        passes = random_passes(cover, 5)
+        stores = [collect(Engine(c, [cover]), images, passes) for c in (classifier, plain)]
+        for compiled, reference in zip(*stores, strict=True):
+            assert torch.equal(Votes(cover, compiled).of(passes), Votes(cover, reference).of(passes))
+    assert classifier.compiled
+    assert len(graphs) == 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 import typer
 
 from certmask.classifier import Classifier
@@ -115,6 +116,7 @@ def _run_model(
 ) -> None:
     choices = replace(choices, model=model.name, weights=model.weights)
     fixed = choices.fixed_margin()
+    torch.compiler.reset()  # torch stops compiling after a few models
     classifier = choices.classifier()
     for source in data:
         dataset = load_dataset(source.name, class_aliases(classifier), crop_share(model.name))

@@ -75,7 +75,7 @@ class Forward:
         """The same for a batch of any size, on the device."""
         where, which = self._send(slots), self._send(pairs)
         with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
-            return self._step(self._images, where, which, self.masks.rows, self.masks.columns)
+            return self._step(self._images, where, self.masks.rows[which], self.masks.columns[which])
 
     def _fetch(self, heads: Tensor) -> Tensor:
         """Start copying to the host."""
@@ -85,19 +85,15 @@ class Forward:
         self.bytes_sent += numbers.nbytes
         return torch.from_numpy(numbers).to(self.classifier.device, non_blocking=True)
 
-    def _plain_step(
-        self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        outputs = self.classifier.probabilities(self._hide(images, slots, pairs, rows, columns))
+    def _plain_step(self, images: Tensor, slots: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask, classify, summarize; no shape here depends on how many masks there are, so one compilation does."""
+        outputs = self.classifier.probabilities(self._hide(images[slots], rows, columns))
         return outputs, head_of(outputs)
 
-    def _hide(self, images: Tensor, slots: Tensor, pairs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Fill what either mask of a pair covers."""
-        first, second = pairs.unbind(dim=1)
-        hidden = (rows[first][:, :, None] & columns[first][:, None, :]) | (
-            rows[second][:, :, None] & columns[second][:, None, :]
-        )
-        return torch.where(hidden[:, None], self._fill, images[slots])
+    def _hide(self, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Fill what either mask of a pair covers: ``rows [n, 2, height]``, ``columns [n, 2, width]``."""
+        hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
+        return torch.where(hidden[:, None], self._fill, images)
 
 
 def _padded(rows: IntArray, length: int) -> IntArray:

@@ -18,7 +18,7 @@ def cases(threat: Threat) -> tuple[Case, ...]:
         published("published k=6", "offset", mask, PAPER_FOLD, paper="CM"),
         jury_detection("jury detection k=6", "offset", mask, PAPER_FOLD),
         patchcleanser(6, paper="PC"),
-        jury_recovery("jury recovery k=4, aligned", (2, 2), "aligned", per_axis=6),
+        jury_recovery("jury recovery k=4, aligned", (2, 2), "aligned", per_axis=4),
     )
 
 
@@ -34,7 +34,7 @@ FIGURE_PATCH_SIZE = Experiment(
     ),
     comparisons=(
         Comparison("juries against unanimity", "jury detection k=6", "published k=6"),
-        Comparison("juries at fold 2×2 against PatchCleanser, same mask size",
+        Comparison("juries at fold 2×2 against PatchCleanser, about as many passes",
                    "jury recovery k=4, aligned", "PatchCleanser 6×6"),
     ),
     plot=Plot.against("patch", "clean_accuracy", "published_test", "certified_detection", "certified_recovery"),

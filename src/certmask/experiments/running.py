@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from certmask.classifier import Classifier
 from certmask.data import Dataset
 from certmask.experiments.energy import energy_counter
@@ -18,8 +16,6 @@ def perform(
     run: Run, classifier: Classifier, dataset: Dataset, folder: Path, progress: Progress, margin: float, *, given: bool
 ) -> None:
     """Do, or continue, one run; ``given`` says that the user chose the margin, so that it may be one in logarithms."""
-    if classifier.compiled:
-        torch.compiler.reset()  # each run has another number of masks, and compiling stops after a few of them
     path = run.path(folder)
     meter = Meter(progress, energy_counter(classifier.device))
     try:
