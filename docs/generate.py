@@ -9,12 +9,17 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from experiment_runs import commands, draw_plots, missing, other_sections, plots, runs_list, setting
+from experiment_tables import gaps_table, measured_tables, paired_tables, tally_table
+
 from certmask.certificate import Guarantee
 from certmask.cli.console import markdown_table
+from certmask.errors import CertmaskError
 from certmask.report import summarize
 from certmask.report.attack_table import attack_lines, attack_markdown
 from certmask.report.drawing import save_figure
@@ -23,6 +28,7 @@ from certmask.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SECTION = re.compile(r"<!-- figures: experiment \S*/(\S+) -->")
 Record = dict[str, Any]
 
 
@@ -189,12 +195,28 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "cards": cards_table,
     "cutout": cutout_table,
     "attack": attack_tables,
+    "experiment": measured_tables,
+    "paired": paired_tables,
+    "tally": tally_table,
+    "gaps": gaps_table,
+    "plots": plots,
+    "setting": setting,
+    "commands": commands,
+    "runs": runs_list,
+    "missing": missing,
 }
 
 
 def filled(text: str) -> str:
-    """The page with every block made anew."""
-    return BLOCK.sub(lambda found: f"{found[1]}{KINDS[found[2]](ROOT / found[3])}\n{found[4]}", text)
+    """The page with every block made anew; ``others`` holds the experiments without a section of their own."""
+    kinds = {**KINDS, "others": partial(other_sections, named=SECTION.findall(text))}
+
+    def block(found: re.Match[str]) -> str:
+        if found[2] not in kinds:
+            raise CertmaskError(f"expected a block of {', '.join(kinds)}, got {found[2]!r}")
+        return f"{found[1]}{kinds[found[2]](ROOT / found[3])}\n{found[4]}"
+
+    return BLOCK.sub(block, text)
 
 
 def pages() -> list[Path]:
@@ -222,13 +244,18 @@ def draw_scaling() -> None:
 
 def main() -> int:
     """Rewrite the pages; with --check only say which differ."""
-    stale = [page for page in pages() if filled(page.read_text()) != page.read_text()]
+    try:
+        stale = [page for page in pages() if filled(page.read_text()) != page.read_text()]
+    except CertmaskError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     if "--check" in sys.argv:
         sys.stderr.writelines(f"{page.name} does not agree with the results files; run make docs\n" for page in stale)
         return int(bool(stale))
     for page in stale:
         page.write_text(filled(page.read_text()))
     draw_scaling()
+    draw_plots(ROOT / "results/reproduce", ROOT / "docs/images")
     return 0
 
 

@@ -285,9 +285,10 @@ def test_the_table_refuses_other_files() -> None:
         attack_lines({"kind": "certify"}, [])
 
 
-def test_the_committed_gauntlet_counts_again() -> None:
+@pytest.mark.parametrize("name", ["deit-tiny", "resnet50", "efficientnet-lite0"])
+def test_the_committed_gauntlet_counts_again(name: str) -> None:
     """`certmask table` on the attempts in the repository: every figure counted from the raw lines."""
-    path = Path(__file__).resolve().parent.parent / "results" / "attacks" / "deit-tiny-attempts.jsonl"
+    path = Path(__file__).resolve().parent.parent / "results" / "attacks" / f"{name}-attempts.jsonl"
     header, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     (run,) = json.loads(certmask("table", path, "--json").stdout)
     assert len(rows) >= 1000

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from certmask.zoo import Card, build_model, save_model
 
 torch.set_num_threads(1)
 
+ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("--batch", "32", "--precision", "fp32", "--backend", "torch", "--device", "cpu")
 
 
@@ -85,6 +89,34 @@ def test_from_writes_beside_the_results_unless_told(here: Path, tmp_path: Path) 
     assert row["measured"]["passes_to_answer"] == 1
 
 
+def test_packed_results_are_reported_and_two_forms_refused(here: Path, tmp_path: Path) -> None:
+    reproduce(here, "table2", "--data", "cifar10=photos", out=tmp_path / "kept")
+    (results,) = (tmp_path / "kept" / "table2").glob("*.jsonl")
+    plain = content(tmp_path / "kept", "table2")
+    packed = results.with_name(f"{results.name}.gz")
+    packed.write_bytes(gzip.compress(results.read_bytes()))
+    refused = certmask("reproduce", "table2", "--from", "kept", cwd=tmp_path, code=1).stderr
+    assert "got both" in " ".join(refused.split())
+    results.unlink()
+    for name in ("table2", "all"):
+        certmask("reproduce", name, "--from", "kept", "--out", name, cwd=tmp_path)
+        (row,), (expected,) = content(tmp_path / name, "table2")["rows"], plain["rows"]
+        assert row["measured"].pop("run") == packed.name
+        assert row["measured"] == {key: value for key, value in expected["measured"].items() if key != "run"}
+
+
+def check_pages(folder: Path) -> None:
+    """The page of results has a form for every experiment, also for those without a section of their own yet."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    runs: Any = importlib.import_module("experiment_runs")
+    text = runs.other_sections(folder, ("table1",))
+    assert text.count("## ") == len(EXPERIMENTS) - 1
+    for name, experiment in EXPERIMENTS.items():
+        assert (f": {experiment.title}\n" in text) == (name != "table1")
+        assert (f"](images/{name}--deit--mine" in text) == (experiment.plot is not None)
+    assert {line.split()[2] for line in runs.commands(folder).splitlines()} == EXPERIMENTS.keys()
+
+
 def test_every_experiment_runs(here: Path, tmp_path: Path) -> None:
     reproduce(here, "all", "--data", "mine=photos", "--images", "1", "--margin", "0", out=tmp_path)
     for name, experiment in EXPERIMENTS.items():
@@ -95,6 +127,7 @@ def test_every_experiment_runs(here: Path, tmp_path: Path) -> None:
         assert all(row["reported"] is None for row in found["rows"])
         assert len(found["reported_only"]) == len(experiment.reported)
     assert len(content(tmp_path, "counts")["rows"]) == 5
+    check_pages(tmp_path)
     assert "Offset" in reproduce(here, "all", "--from", tmp_path, out=tmp_path / "again").stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gzip
 import json
 import math
 from functools import partial
@@ -40,7 +41,7 @@ from certmask.experiments.meter import (
 )
 from certmask.experiments.pareto import PARETO
 from certmask.experiments.plan import Limits, Run, planned, slug
-from certmask.experiments.reading import entries, read_done, unmeasured
+from certmask.experiments.reading import entries, read_done, result_paths, unmeasured, unstarted
 from certmask.experiments.running import perform
 from certmask.experiments.table1 import TABLE1
 from certmask.experiments.table2 import TABLE2
@@ -471,6 +472,57 @@ def test_a_run_without_an_image_does_not_stand_in_the_way(results: Path, tmp_pat
         report(TABLE4, tmp_path, tmp_path)
     (tmp_path / "table4" / done.file.path.name).write_bytes(done.file.path.read_bytes())
     assert "No image is done yet in resnet--imagenet--patch39.jsonl." in report(TABLE4, tmp_path, tmp_path)
+
+
+def packed(folder: Path, out: Path) -> Path:
+    """The results under ``folder`` as they are kept: packed, with their meters beside them."""
+    for path in folder.glob("*/*.jsonl"):
+        target = out / path.parent.name / f"{path.name}.gz"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(gzip.compress(path.read_bytes()))
+        meter_path(target.with_suffix("")).write_bytes(meter_path(path).read_bytes())
+    return out
+
+
+@pytest.mark.parametrize("experiment", [TABLE4, FOLD], ids=lambda e: e.name)
+def test_packed_results_give_the_same_tables(results: Path, tmp_path: Path, experiment: Experiment) -> None:
+    folder = packed(results, tmp_path / "packed")
+    plain, same = (report(experiment, source, tmp_path / source.name) for source in (results, folder))
+    assert plain.replace(".jsonl |", ".jsonl.gz |") == same
+    assert "– | – | – | – |" not in next(line for line in same.splitlines() if "k=1 |" in line), "the meter is lost"
+    (one,), (other,) = (read_done(experiment, source) for source in (results, folder))
+    assert (one.model, one.data, one.threat) == (other.model, other.data, other.threat)
+    costs = [[e.measured.pass_milliseconds for e in entries(experiment, done)] for done in (one, other)]
+    assert costs[0] == costs[1]
+    assert None not in costs[0]
+
+
+def test_results_in_both_forms_are_refused(results: Path, tmp_path: Path) -> None:
+    packed(results, tmp_path)
+    (kept,) = result_paths(FOLD, tmp_path)
+    kept.with_suffix("").write_bytes(gzip.decompress(kept.read_bytes()))
+    with pytest.raises(ResultsError, match=r"expected one of .*patch32\.jsonl and .*patch32\.jsonl\.gz, got both"):
+        report(FOLD, tmp_path, tmp_path)
+    kept.unlink()
+    assert len(read_done(FOLD, tmp_path)) == 1
+
+
+def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Path) -> None:
+    packed(results, tmp_path)
+    (kept,) = result_paths(TABLE4, tmp_path)
+    header = gzip.decompress(kept.read_bytes()).splitlines(keepends=True)[0]
+    unfinished = kept.with_name("resnet--imagenet--patch39.jsonl.gz")
+    unfinished.write_bytes(gzip.compress(header))
+    assert unstarted(TABLE4, tmp_path) == [unfinished]
+    assert f"No image is done yet in {unfinished.name}." in report(TABLE4, tmp_path, tmp_path)
+    unfinished.write_bytes(kept.read_bytes()[:50])
+    with pytest.raises(ResultsError, match="expected a gzip file"):
+        read_done(TABLE4, tmp_path)
+    unfinished.rename(unfinished.with_name("nonsense.jsonl.gz"))
+    kept.rename(kept.with_name("a--b--patch40.jsonl.gz"))
+    unfinished.with_name("nonsense.jsonl.gz").unlink()
+    with pytest.raises(ResultsError, match="MODEL--DATA--PATCH"):
+        read_done(TABLE4, tmp_path)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1))

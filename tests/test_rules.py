@@ -17,6 +17,8 @@ import pytest
 import reference_rules as reference
 import torch
 from game import HARD, Table, attacker, families, line_covers, play, random_plays
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
@@ -46,9 +48,23 @@ from certmask.rules import (
     Rule,
     Undefended,
 )
-from certmask.rules.rule import Asking, majority
+from certmask.rules.rule import Asking, jury_passes, majority
 from certmask.rules.tournament import tournament
-from certmask.votes import BARE, PAD, Votes, VoteStore, bare_pass, load_votes, save_votes, single_passes
+from certmask.rules.verdicts import all_won, least_leads, verdicts
+from certmask.votes import (
+    BARE,
+    MARKED,
+    PAD,
+    Heads,
+    Votes,
+    VoteStore,
+    bare_pass,
+    distinct,
+    head_of,
+    load_votes,
+    save_votes,
+    single_passes,
+)
 
 torch.set_num_threads(1)
 
@@ -205,6 +221,62 @@ def test_a_pool_is_judged_alone(aggregate: Aggregate) -> None:
         alone = pools[row][pools[row] >= 0][None]
         assert aggregate.labels(outputs, alone).item() == labels[row].item()
         assert aggregate.wins(outputs, alone, 1, 0.01).item() == wins[row].item()
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_first_classes_never_promise_a_win_that_is_none(aggregate: Aggregate, data: st.DataObject) -> None:
+    """Where the bound from first classes is positive, the class wins by more than the margin; the rest is open."""
+    seed, sharp = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.sampled_from([0.5, 3.0, 20.0]))
+    margin = data.draw(st.sampled_from([0.0, 0.01, 0.2]))
+    generator = torch.Generator().manual_seed(seed)
+    outputs = torch.softmax(sharp * torch.randn(12, 4, generator=generator), dim=1)
+    pools = torch.randint(-1, 12, (40, 5), generator=generator)
+    pools[:, 0] = pools[:, 0].clamp(min=0)
+    heads = Heads(*(column.numpy() for column in head_of(outputs).T))
+    for label in range(4):
+        sure = aggregate.least(heads, pools.numpy(), label, margin) > 0
+        assert aggregate.wins(outputs, pools, label, margin).numpy()[sure].all()
+
+
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
+    """Taking the short way where first classes settle it changes no verdict, and is taken."""
+    generator, cover = torch.Generator().manual_seed(5), spread_cover(24, Patch(4, 4), 10, 2)
+    pools, short, long = jury_passes(cover), 0, 0
+    for favour in (0.0, 1.0, 2.0, 4.0):
+        logits = torch.randn(len(cover), 5, generator=generator)
+        logits[:, 2] += favour
+        votes = Votes.from_table(cover, logits.softmax(dim=1))
+        rows = torch.from_numpy(votes.rows(pools))
+        assert verdicts(aggregate, votes, pools).tolist() == aggregate.labels(votes.outputs, rows).tolist()
+        for label, margin in product(range(5), (0.0, 0.05)):
+            won = aggregate.wins(votes.outputs, rows, label, margin)
+            assert all_won(aggregate, votes, pools, label, margin) == bool(won.all())
+            sure = least_leads(aggregate, votes, pools, label, margin) > 0
+            short, long = short + int(sure.sum()), long + int((won.numpy() & ~sure).sum())
+    assert short > 50
+    assert long > 50
+
+
+def test_no_win_is_promised_on_votes_that_are_no_numbers() -> None:
+    cover = minimal_cover(8, Patch(2, 2), 8)
+    votes = Votes.from_table(cover, torch.full((len(cover), 3), torch.nan))
+    for aggregate in AGGREGATES.values():
+        assert not all_won(aggregate(), votes, jury_passes(cover), 0, 0.0)
+
+
+@pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
+def test_a_sum_does_not_depend_on_its_order(aggregate: Aggregate) -> None:
+    """Bit for bit the same scores for any order of a pool's members, so ``R(t, u)`` is ``R(u, t)``."""
+    generator = torch.Generator().manual_seed(6)
+    outputs = torch.softmax(4 * torch.randn(50, 7, generator=generator), dim=1)
+    pools = torch.randint(50, (30, 40), generator=generator)
+    scores = aggregate._scores(outputs, pools)
+    for _ in range(5):
+        moved = pools[:, torch.randperm(40, generator=generator)]
+        assert torch.equal(aggregate._scores(outputs, moved), scores)
+        assert torch.equal(aggregate._scores(outputs, moved[:3]), scores[:3])
 
 
 def test_log_probability_vetoes_what_the_mean_forgives() -> None:
@@ -636,12 +708,21 @@ def test_votes_survive_a_file(tmp_path: Path, bare: bool, pairs: list[tuple[int,
     assert bool(len(loaded.missing(bare_pass()))) != bare
 
 
+@pytest.mark.parametrize("masks", [1, 5, 40, 2 * int(MARKED**0.5)])
+def test_different_pairs_by_marking_and_by_sorting(masks: int) -> None:
+    """Every unordered pair once, the bare image among them, however many masks there are."""
+    pairs = np.random.default_rng(masks).integers(BARE, masks, (300, 2))
+    pairs = np.concatenate([pairs, pairs[:50, ::-1], bare_pass()])
+    assert [tuple(pair) for pair in distinct(pairs).tolist()] == sorted({tuple(sorted(p)) for p in pairs.tolist()})
+    assert distinct(np.empty((0, 2), dtype=np.int64)).shape == (0, 2)
+
+
 def test_a_store_names_what_is_missing_once() -> None:
     """Both ways round are one pair; the order of asking is kept."""
     store = VoteStore(4, 3)
     store.add(np.array([[1, 3]]), HARD[[0]])
     asked = np.array([[3, 1], [2, 0], [0, 2], [2, 2], [0, 2], [1, 0]])
-    assert store.missing(asked).tolist() == [[0, 2], [2, 2], [0, 1]]
+    assert store.missing(asked).tolist() == [[0, 1], [0, 2], [2, 2]]
     assert store.missing(single_passes(4)).tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
 
 
@@ -665,4 +746,6 @@ def test_votes_of_one_store_serve_two_covers() -> None:
     expected = int(outputs[[4, 0, 2]].double().mean(dim=0).argmax())
     wide = custom_cover((1, 3), ONE, [Mask(0, 0, 1, 3)])
     assert Published().decide(Votes(wide, store, np.array([3]))).label == int(outputs[3].argmax())
-    assert MeanProbability().labels(votes.outputs, votes.slots(single_passes(3))[None]).tolist() == [expected]
+    assert MeanProbability().labels(votes.outputs, torch.from_numpy(votes.rows(single_passes(3)))[None]).tolist() == [
+        expected
+    ]

@@ -16,7 +16,7 @@ from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules import Rule
 from certmask.rules.rule import Asking, numbered
-from certmask.votes import BARE, Votes, VoteStore
+from certmask.votes import BARE, Votes, VoteStore, distinct
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]
 
 def _different(asked: list[IntArray]) -> IntArray:
     """The different passes among those asked for, ``[n, 2]``, smaller mask number first."""
-    passes = np.concatenate([np.empty((0, 2), dtype=np.int64), *asked])
-    return np.asarray(np.unique(np.sort(passes, axis=1), axis=0))
+    return distinct(np.concatenate([np.empty((0, 2), dtype=np.int64), *asked]))
 
 
 def _dissent(store: VoteStore, passes: IntArray, label: int) -> int:

@@ -31,19 +31,17 @@ class VoteStore:
         self._heads: list[Tensor] = []
         self._summary: npt.NDArray[np.float32] = np.empty((0, 3), dtype=np.float32)
         self._single: IntArray = np.full(masks + 1, -1, dtype=np.int64)
-        self._double: npt.NDArray[np.int32] | None = None
+        self._double: npt.NDArray[np.int32] | None = None  # one more than the row, so that 0 says "no vote"
 
     def slots(self, pairs: IntArray) -> IntArray:
         """Row numbers of the given pairs ``[n, 2]``; -1 where no vote was cast."""
-        first, second = pairs.min(axis=-1), pairs.max(axis=-1)
-        double = -1 if self._double is None else self._double[first, second]
+        first, second = in_order(pairs)
+        double = -1 if self._double is None else self._double[first, second] - 1
         return np.asarray(np.where(first == second, self._single[first], double))
 
     def missing(self, pairs: IntArray) -> IntArray:
         """The given pairs that have no vote yet, each once, smaller index first."""
-        absent = np.sort(pairs[self.slots(pairs) < 0], axis=1)
-        keys, first = np.unique(absent[:, 0] * (self.masks + 1) + absent[:, 1], return_index=True)
-        return absent[np.sort(first)] if len(keys) else absent
+        return distinct(pairs[self.slots(pairs) < 0])
 
     def add(self, pairs: IntArray, probabilities: Tensor, heads: Tensor | None = None) -> None:
         """Write down new votes ``[n, classes]``; a pair that is already there is an error.
@@ -55,13 +53,13 @@ class VoteStore:
         self._grow(len(pairs))
         new = np.arange(self.count, self.count + len(pairs))
         self.probabilities[self.count : self.count + len(pairs)] = probabilities
-        first, second = pairs.min(axis=1), pairs.max(axis=1)
+        first, second = in_order(pairs)
         alone = first == second
         self._single[first[alone]] = new[alone]
         if not alone.all():
             if self._double is None:
-                self._double = np.full((self.masks + 1, self.masks + 1), -1, dtype=np.int32)
-            self._double[first[~alone], second[~alone]] = new[~alone]
+                self._double = np.zeros((self.masks + 1, self.masks + 1), dtype=np.int32)
+            self._double[first[~alone], second[~alone]] = new[~alone] + 1
         self.count += len(pairs)
         self._heads.append(head_of(probabilities).cpu() if heads is None else heads)
 
@@ -129,13 +127,13 @@ class Votes:
         """The same pairs in the numbering of the store."""
         return self._index[pairs]
 
-    def slots(self, pairs: IntArray) -> Tensor:
+    def rows(self, pairs: IntArray) -> IntArray:
         """Rows of ``outputs`` that hold the given pairs ``[..., 2]``, -1 for padding; a missing vote is an error."""
         padding = pairs[..., 0] == PAD
         rows = self.store.slots(self.passes(np.where(padding[..., None], BARE, pairs)))
         if ((rows < 0) & ~padding).any():
             raise VoteError("expected every vote that the rule needs, got a table without some of them")
-        return torch.from_numpy(np.where(padding, -1, rows)).to(self.outputs.device)
+        return np.where(padding, -1, rows)
 
     @property
     def outputs(self) -> Tensor:
@@ -144,19 +142,46 @@ class Votes:
 
     def heads(self, pairs: IntArray) -> Heads:
         """First class, its probability and its lead over the second, for the given pairs ``[n, 2]``."""
-        rows = self.store.slots(self.passes(pairs))
-        if (rows < 0).any():
-            raise VoteError("expected every vote that the rule needs, got a table without some of them")
-        head = self.store.heads()[rows]
-        return Heads(head[:, 0].astype(np.int64), head[:, 1], head[:, 2])
+        return _heads(self.store.heads()[self.rows(pairs)])
+
+    def all_heads(self) -> Heads:
+        """The same for every row of ``outputs``."""
+        return _heads(self.store.heads())
 
     def of(self, pairs: IntArray) -> Tensor:
         """Probabilities of the given pairs, ``[n, classes]``."""
-        return self.outputs[self.slots(pairs)]
+        return self.outputs[torch.from_numpy(self.rows(pairs)).to(self.outputs.device)]
+
+
+def _heads(summary: npt.NDArray[np.float32]) -> Heads:
+    return Heads(summary[:, 0].astype(np.int64), summary[:, 1], summary[:, 2])
 
 
 PAD = -2
 """Fills up rows of pairs where juries differ in size."""
+
+
+MARKED = 1 << 22
+"""Up to so many possible pairs, the different ones are found by marking instead of sorting."""
+
+
+def in_order(pairs: IntArray) -> tuple[IntArray, IntArray]:
+    """The smaller and the larger number of each pair."""
+    return np.minimum(pairs[..., 0], pairs[..., 1]), np.maximum(pairs[..., 0], pairs[..., 1])
+
+
+def distinct(pairs: IntArray) -> IntArray:
+    """The different unordered pairs among ``pairs [n, 2]``, sorted, the smaller number first."""
+    first, second = in_order(pairs)
+    width = int(second.max(initial=BARE)) + 2
+    keys = (first + 1) * width + second + 1
+    if width * width <= MARKED:
+        marks = np.zeros(width * width, dtype=bool)
+        marks[keys] = True
+        keys = np.flatnonzero(marks)
+    else:
+        keys = np.unique(keys)
+    return np.stack([keys // width - 1, keys % width - 1], axis=1)
 
 
 def single_passes(masks: int) -> IntArray:
@@ -178,8 +203,8 @@ def save_votes(path: Path, store: VoteStore) -> None:
     known = np.flatnonzero(store._single[:-1] >= 0)
     pairs[store._single[known]] = known[:, None]
     if store._double is not None:
-        i, j = np.nonzero(store._double >= 0)
-        pairs[store._double[i, j]] = np.stack([i, j], axis=1)
+        i, j = np.nonzero(store._double)
+        pairs[store._double[i, j] - 1] = np.stack([i, j], axis=1)
     tensors = {"pairs": torch.from_numpy(pairs), "probabilities": store.probabilities[: store.count].cpu().contiguous()}
     save_file(tensors, path, metadata={"masks": str(store.masks)})
 

@@ -18,6 +18,7 @@ from certmask.data import Dataset, load_dataset
 from certmask.errors import CertmaskError, ResultsError
 from certmask.experiments import COUNTS, Experiment, chosen
 from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
+from certmask.experiments.reading import result_paths
 from certmask.experiments.running import perform
 from certmask.experiments.writing import report, report_counts
 from certmask.geometry import Size
@@ -80,7 +81,7 @@ def run(
     if name in (COUNTS, "all"):
         typer.echo(report_counts(out))
     for experiment in experiments:
-        if any((out / experiment.name).glob("*.jsonl")):
+        if result_paths(experiment, out):
             typer.echo(report(experiment, out, out))
     screen.print(f"results, tables and plots in {out}", markup=False)
 
@@ -89,7 +90,7 @@ def run_report(name: str, results: Path, out: Path) -> None:
     """Tables and plots from results files alone; with ``all``, of every experiment that has some."""
     experiments = chosen(name)
     if name == "all":
-        experiments = tuple(e for e in experiments if any((results / e.name).glob("*.jsonl")))
+        experiments = tuple(e for e in experiments if result_paths(e, results))
         if not experiments:
             raise ResultsError(f"expected a folder with results of experiments, got none in {results}")
     if name in (COUNTS, "all"):

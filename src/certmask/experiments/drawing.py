@@ -43,14 +43,20 @@ def draw(experiment: Experiment, entries: Sequence[Entry], folder: Path) -> list
     """Draw the experiment's plot for every model, data set and patch; nothing where it declares none."""
     if experiment.plot is None:
         return []
-    groups: dict[str, list[Entry]] = {}
+    found = pictures(experiment, entries)
+    for name, group in found.items():
+        _draw_one(experiment, experiment.plot, group, folder / name)
+    return [folder / name for name in found]
+
+
+def pictures(experiment: Experiment, entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """File names of the experiment's pictures, and what each shows; runs of a handful of images are left out."""
+    found: dict[str, list[Entry]] = {}
     for entry in entries:
-        if not entry.few:
-            groups.setdefault(_group(experiment.plot, entry), []).append(entry)
-    paths = [folder / f"{experiment.name}--{group}.png" for group in groups]
-    for path, group in zip(paths, groups.values(), strict=True):
-        _draw_one(experiment, experiment.plot, group, path)
-    return paths
+        if experiment.plot is not None and not entry.few:
+            name = f"{experiment.name}--{_group(experiment.plot, entry)}.png"
+            found.setdefault(name, []).append(entry)
+    return found
 
 
 def _group(plot: Plot, entry: Entry) -> str:

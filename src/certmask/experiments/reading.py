@@ -11,6 +11,7 @@ from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, r
 from certmask.experiments.plan import FEW
 from certmask.report.findings import Findings, findings
 from certmask.report.run_files import RunFile, read_runs
+from certmask.results import read_results
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Entry:
 def read_done(experiment: Experiment, folder: Path) -> list[Done]:
     """The results of an experiment under ``folder`` by model, data and patch; runs without an image are left out."""
     empty = unstarted(experiment, folder)
-    paths = [path for path in _paths(experiment, folder) if path not in empty]
+    paths = [path for path in result_paths(experiment, folder) if path not in empty]
     if not paths:
         raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
     done = [_done(experiment, path) for path in paths]
@@ -60,15 +61,25 @@ def read_done(experiment: Experiment, folder: Path) -> list[Done]:
 
 def unstarted(experiment: Experiment, folder: Path) -> list[Path]:
     """Results files of runs that were stopped before their first image was done: a header and no more."""
-    return [path for path in _paths(experiment, folder) if path.read_bytes().count(b"\n") == 1]
+    return [path for path in result_paths(experiment, folder) if not read_results(path)[1]]
 
 
-def _paths(experiment: Experiment, folder: Path) -> list[Path]:
-    return sorted((folder / experiment.name).glob("*.jsonl"))
+def result_paths(experiment: Experiment, folder: Path) -> list[Path]:
+    """The results files of an experiment, packed or not; an error if one is there in both forms."""
+    found = sorted(path for form in ("*.jsonl", "*.jsonl.gz") for path in (folder / experiment.name).glob(form))
+    for path in found:
+        if unpacked_path(path) != path and unpacked_path(path) in found:
+            raise ResultsError(f"expected one of {unpacked_path(path)} and {path.name}, got both")
+    return found
+
+
+def unpacked_path(path: Path) -> Path:
+    """Where a packed results file lay before it was packed; its meter still lies beside that place."""
+    return path.with_suffix("") if path.suffix == ".gz" else path
 
 
 def _done(experiment: Experiment, path: Path) -> Done:
-    parts = path.stem.split("--")
+    parts = unpacked_path(path).stem.split("--")
     threat = experiment.threat(parts[-1].removesuffix(FEW))
     if len(parts) != 3 or threat is None:
         raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {path.name}")
@@ -80,7 +91,7 @@ def _done(experiment: Experiment, path: Path) -> Done:
 
 def entries(experiment: Experiment, done: Done) -> list[Entry]:
     """One entry per defence of a run; an error if the file holds another defence than the experiment declares."""
-    sessions = read_sessions(done.file.path)
+    sessions = read_sessions(unpacked_path(done.file.path))
     cases = {case.name: case for case in experiment.cases(done.threat)}
     found = []
     for measured in findings(done.file):

@@ -57,7 +57,7 @@ def _cells(entry: Entry) -> list[Cell]:
     found = entry.measured
     kinds = (Guarantee.PUBLISHED, Guarantee.DETECTION, Guarantee.RECOVERY)
     published, detection, recovery = (found.certified_as(kind) for kind in kinds)
-    texts = (entry.model, entry.data, _patch(entry), f"{entry.defence}{' *' if entry.few else ''}")
+    texts = (entry.model, entry.data, patch_text(entry), f"{entry.defence}{' *' if entry.few else ''}")
     costs = (
         found.answer_passes,
         found.proof_passes,
@@ -70,8 +70,8 @@ def _cells(entry: Entry) -> list[Cell]:
         *map(Cell, texts),
         *_mask_cells(entry),
         *reported_cells(entry.reported),
-        *(_share(share) for share in (found.clean, published, detection, found.false_alerts, recovery)),
-        *(Cell(_number(cost)) for cost in costs),
+        *(share_cell(share) for share in (found.clean, published, detection, found.false_alerts, recovery)),
+        *(Cell(number_text(cost)) for cost in costs),
         Cell(f"{found.images:,}" if found.images == entry.planned else f"{found.images:,} of {entry.planned:,}"),
     ]
 
@@ -82,29 +82,29 @@ def _mask_cells(entry: Entry) -> list[Cell]:
     if found.masks is None:
         return [Cell(NOTHING)] * 2
     copies = f"({entry.placed:,} placed)" if entry.placed != found.masks else ""
-    return [Cell(_size(found.mask)), Cell(f"{found.masks:,}", copies)]
+    return [Cell(size_text(found.mask)), Cell(f"{found.masks:,}", copies)]
 
 
-def _patch(entry: Entry) -> str:
+def patch_text(entry: Entry) -> str:
     """The patch as the experiment calls it, and its side on this model's input."""
     if entry.threat.label == "none":
         return NOTHING
-    size = f"{_size(entry.measured.patch)} px"
+    size = f"{size_text(entry.measured.patch)} px"
     return size if entry.threat.label == size else f"{entry.threat.label} ({size})"
 
 
-def _size(size: tuple[int, int]) -> str:
+def size_text(size: tuple[int, int]) -> str:
     return str(size[0]) if size[0] == size[1] else f"{size[0]}×{size[1]}"
 
 
-def _share(share: Share | None) -> Cell:
+def share_cell(share: Share | None) -> Cell:
     if share is None:
         return Cell(NOTHING)
     low, high = share.interval
     return Cell(f"{100 * share.value:.1f}", f"({100 * low:.1f}–{100 * high:.1f})")
 
 
-def _number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

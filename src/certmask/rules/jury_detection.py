@@ -7,6 +7,7 @@ from typing import Any
 from certmask.certificate import Decision, Guarantee
 from certmask.rules.aggregates import Aggregate, MeanProbability
 from certmask.rules.rule import Asking, Rule, jury_passes, majority, needed
+from certmask.rules.verdicts import all_won, verdicts
 from certmask.votes import Votes
 
 
@@ -27,13 +28,13 @@ class JuryDetection(Rule):
     def deciding(self, votes: Votes) -> Asking[Decision]:
         pools = jury_passes(votes.cover)
         yield needed(pools)
-        verdicts = self.aggregate.labels(votes.outputs, votes.slots(pools)).cpu().numpy()
-        return Decision(majority(verdicts), alert=bool((verdicts != verdicts[0]).any()))
+        claims = verdicts(self.aggregate, votes, pools)
+        return Decision(majority(claims), alert=bool((claims != claims[0]).any()))
 
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         pools = jury_passes(votes.cover)
         yield needed(pools)
-        return bool(self.aggregate.wins(votes.outputs, votes.slots(pools), label, self.margin).all())
+        return all_won(self.aggregate, votes, pools, label, self.margin)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "aggregate": self.aggregate.name}

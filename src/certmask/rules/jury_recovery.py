@@ -14,10 +14,8 @@ from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, MeanProbability
 from certmask.rules.rule import Asking, Rule, jury_passes, needed
 from certmask.rules.tournament import tournament
+from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, least_leads, verdicts
 from certmask.votes import PAD, Votes
-
-FIRST_BLOCK, GROWTH = 32, 4
-"""Pairs looked at before the first chance to stop, and how much larger each further block is."""
 
 
 class JuryRecovery(Rule):
@@ -45,35 +43,30 @@ class JuryRecovery(Rule):
     def deciding(self, votes: Votes) -> Asking[Decision]:
         pools = jury_passes(votes.cover)
         yield needed(pools)
-        claims = self.aggregate.labels(votes.outputs, votes.slots(pools)).cpu().numpy()
+        claims = verdicts(self.aggregate, votes, pools)
 
         def duels(opponents: IntArray) -> Asking[IntArray]:
             common = self.pair_passes(votes.cover, opponents)
             yield needed(common)
-            return self.aggregate.labels(votes.outputs, votes.slots(common)).cpu().numpy()
+            return verdicts(self.aggregate, votes, common)
 
         return (yield from tournament(claims, duels))
 
     def certifying(self, votes: Votes, label: int) -> Asking[bool]:
         pools = jury_passes(votes.cover)
         yield needed(pools)
-        slots = votes.slots(pools)
-        if not self.aggregate.wins(votes.outputs, slots, label, self.margin).all():
+        if not all_won(self.aggregate, votes, pools, label, self.margin):
             return False
-        leads = self.aggregate.leads(votes.outputs, slots, label).cpu().numpy()
+        leads = least_leads(self.aggregate, votes, pools, label, self.margin)
         for opponents in blocks(weakest_first(leads), FIRST_BLOCK):
             common = self.pair_passes(votes.cover, opponents)
             yield needed(common)
-            if not self.aggregate.wins(votes.outputs, votes.slots(common), label, self.margin).all():
+            if not all_won(self.aggregate, votes, common, label, self.margin):
                 return False
         return True
 
     def pair_passes(self, cover: Cover, districts: IntArray) -> IntArray:
-        """The two-mask passes pooled for pairs of districts ``[n, 2]``: ``[n, members, 2]``, padded.
-
-        The order within a pool, and so the last bit of its sum, does not depend on which district challenged.
-        """
-        districts = np.sort(districts, axis=1)
+        """The two-mask passes pooled for pairs of districts ``[n, 2]``: ``[n, members, 2]``, padded."""
         juries = cover.grid_juries if self.pairs == "aligned" else (cover.districts.juries,)
         return np.concatenate([_pooled(part, districts) for part in juries], axis=1)
 
@@ -98,13 +91,3 @@ def weakest_first(leads: npt.NDArray[np.floating[Any]]) -> IntArray:
     """Every pair ``i < j``, those with the smallest leads first: where a certificate fails, it fails early."""
     pairs = all_pairs(len(leads))
     return np.asarray(pairs[np.argsort(leads[pairs].sum(axis=1), kind="stable")])
-
-
-def blocks(pairs: IntArray, first: int) -> list[IntArray]:
-    """The rows in consecutive blocks, each ``GROWTH`` times as long as the one before."""
-    cuts, size, start = [], first, first
-    while start < len(pairs):
-        cuts.append(start)
-        size *= GROWTH
-        start += size
-    return np.split(pairs, cuts) if len(pairs) else []

@@ -9,9 +9,10 @@ import numpy as np
 from certmask.certificate import Decision, Guarantee
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
-from certmask.rules.jury_recovery import FIRST_BLOCK, blocks, weakest_first
+from certmask.rules.jury_recovery import weakest_first
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.rules.tournament import tournament
+from certmask.rules.verdicts import FIRST_BLOCK, blocks
 from certmask.votes import Votes, single_passes
 
 

@@ -12,7 +12,7 @@ from certmask.certificate import Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
-from certmask.votes import PAD, Votes
+from certmask.votes import PAD, Votes, distinct
 
 T = TypeVar("T")
 Asking = Generator[IntArray, None, T]
@@ -103,10 +103,10 @@ def jury_passes(cover: Cover) -> IntArray:
     return np.asarray(np.repeat(juries[..., None], 2, axis=-1))
 
 
-def needed(pool: IntArray) -> IntArray:
-    """A padded array of passes flattened to the list ``[n, 2]`` to ask for."""
-    flat: IntArray = pool.reshape(-1, 2)
-    return np.asarray(flat[flat[:, 0] != PAD])
+def needed(pools: IntArray) -> IntArray:
+    """The different passes in a padded array, as the list ``[n, 2]`` to ask for."""
+    flat: IntArray = pools.reshape(-1, 2)
+    return distinct(flat[flat[:, 0] != PAD])
 
 
 def majority(labels: IntArray, weights: IntArray | None = None) -> int:

@@ -1,0 +1,369 @@
+"""The page of measured results: its blocks against their files, its figures by brute force, its readings borne out."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import certmask
+
+from certmask.errors import CertmaskError
+from certmask.experiments import EXPERIMENTS
+from certmask.experiments.experiment import family
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results" / "reproduce"
+FOLDERS = [RESULTS / name for name in EXPERIMENTS if any((RESULTS / name).glob("*.jsonl.gz"))]
+PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+sys.path.insert(0, str(ROOT / "docs"))
+generate: Any = importlib.import_module("generate")
+tables: Any = importlib.import_module("experiment_tables")
+runs: Any = importlib.import_module("experiment_runs")
+BLOCKS = [(found[2], found[3], found[0]) for found in generate.BLOCK.finditer(PAGE)]
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """What was read is remembered by path; tests change files."""
+    tables.runs_of.cache_clear()
+    yield
+    tables.runs_of.cache_clear()
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a packed results file, read without certmask."""
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()][1:]
+
+
+def held(rows: list[Row], defence: str, field: str = "certified") -> int:
+    return sum(row["schemes"][defence][field] is True for row in rows)
+
+
+def clean(rows: list[Row], defence: str) -> int:
+    return sum(
+        row["schemes"][defence]["label"] == row["label"] and not row["schemes"][defence]["alert"] for row in rows
+    )
+
+
+def passes(rows: list[Row], defence: str) -> float:
+    return float(np.mean([row["schemes"][defence]["certificate_passes"] for row in rows]))
+
+
+def measured(name: str, *defences: str, data: str = "*") -> dict[str, list[Row]]:
+    """The runs of an experiment that have these defences; those of a handful of images are left out."""
+    found = {path.name: rows_of(path) for path in sorted((RESULTS / name).glob(f"*--{data}--*.jsonl.gz"))}
+    return {file: rows for file, rows in found.items() if "-few" not in file and {*defences} <= {*rows[0]["schemes"]}}
+
+
+def grids(markdown: str) -> dict[str, list[dict[str, str]]]:
+    """Titles of Markdown tables, and their rows by heading."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for title, body in re.findall(r"\*\*(.+?)\*\*\n\n((?:\|.*\n?)+)", markdown):
+        head, _, *lines = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in body.splitlines())
+        found[title] = [dict(zip(head, line, strict=True)) for line in lines]
+    return found
+
+
+def shown(cell: str) -> float | None:
+    return None if cell == "–" else float(cell.split(maxsplit=1)[0])
+
+
+def share(count: int, rows: list[Row]) -> Any:
+    """In percent, to the digit that is printed."""
+    return pytest.approx(100 * count / len(rows), abs=0.0501)
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small repository: the results of one experiment and an empty page."""
+    shutil.copytree(RESULTS / "fold", tmp_path / "results" / "reproduce" / "fold")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("")
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    return tmp_path
+
+
+def page(kind: str, path: str) -> str:
+    return f"<!-- figures: {kind} {path} -->\n<!-- end -->"
+
+
+@pytest.mark.parametrize(("kind", "path", "block"), BLOCKS, ids=[f"{kind}-{path}" for kind, path, _ in BLOCKS])
+def test_every_block_says_what_the_files_say(kind: str, path: str, block: str) -> None:
+    named = generate.SECTION.findall(PAGE)
+    kinds = {**generate.KINDS, "others": lambda folder: runs.other_sections(folder, named)}
+    assert block == f"<!-- figures: {kind} {path} -->\n{kinds[kind](ROOT / path)}\n<!-- end -->"
+
+
+def test_every_experiment_with_results_is_on_the_page() -> None:
+    for folder in FOLDERS:
+        title = next(iter(grids(tables.measured_tables(folder))))
+        assert f"**{title}**" in PAGE
+        assert all(f"{folder.name}/{path.name}" in PAGE for path in folder.glob("*.jsonl.gz"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_every_figure_by_brute_force(folder: Path) -> None:
+    found = grids(tables.measured_tables(folder))
+    kinds = {"published test": "published test", "detection": "certified detection", "recovery": "certified recovery"}
+    assert len(found) == len(list(folder.glob("*.jsonl.gz")))
+    for path in folder.glob("*.jsonl.gz"):
+        header, rows = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0]), rows_of(path)
+        model, data, patch = path.name.removesuffix(".jsonl.gz").split("--")
+        side = header["schemes"][next(iter(header["schemes"]))]["cover"]["patch"][0]
+        wanted = re.compile(rf"{re.escape(f'{model} on {data}')}(, .*\b{side} px\)?)?; {len(rows):,} ")
+        (title,) = [t for t in found if wanted.match(t) and ("so few" in t) == patch.endswith("-few")]
+        assert [line["defence"] for line in found[title]] == list(header["schemes"])
+        for line in found[title]:
+            name = line["defence"]
+            assert shown(line["clean"]) == share(clean(rows, name), rows)
+            guarantee = header["schemes"][name]["rule"]["guarantee"]
+            for kind, column in kinds.items():
+                assert shown(line.get(column, "–")) == (share(held(rows, name), rows) if kind == guarantee else None)
+            alerts = share(held(rows, name, "alert"), rows) if guarantee in ("detection", "recovery") else None
+            assert shown(line.get("false alerts", "–")) == alerts
+
+
+def test_the_papers_figures_keep_columns_of_their_own() -> None:
+    for title, lines in grids(tables.measured_tables(RESULTS / "table1")).items():
+        model, data = title.split(",")[0].split(" on ")
+        for line in lines:
+            if line["defence"] not in ("published k=6", "PatchCleanser 6×6") or not family(model):
+                assert line.get("robust, paper", "–") == "–"
+        if (model, data) == ("deit_tiny_patch16_224", "imagenet") and "2 % (" in title:
+            by_name = {line["defence"]: line for line in lines}
+            assert (by_name["published k=6"]["clean, paper"], by_name["published k=6"]["robust, paper"]) == (
+                "84.5",
+                "75.5",
+            )
+            assert by_name["PatchCleanser 6×6"]["robust, paper"] == "62.1"
+
+
+@pytest.mark.parametrize("name", [name for name in ("table1", "fold") if (RESULTS / name).is_dir()])
+def test_paired_tables_and_their_summaries_by_brute_force(name: str) -> None:
+    markdown = tables.paired_tables(RESULTS / name)
+    found = grids(markdown)
+    summaries = re.findall(r"in (\d+) of (\d+) runs, on fewer in (\d+); .* in (\d+)\.", markdown)
+    assert len(found) == len(summaries) == len(EXPERIMENTS[name].comparisons)
+    for comparison, counts in zip(EXPERIMENTS[name].comparisons, summaries, strict=True):
+        splits = []
+        for rows in measured(name, comparison.first, comparison.second).values():
+            sides = [{r["image"] for r in rows if r["schemes"][d]["certified"]}
+                     for d in (comparison.first, comparison.second)]  # fmt: skip
+            splits.append((len(sides[0] - sides[1]), len(sides[1] - sides[0])))
+        lines = found[comparison.question]
+        counted = [
+            tuple(int(line[c].replace(",", "")) for c in ("only the first", "only the second")) for line in lines
+        ]
+        assert sorted(counted) == sorted(splits)
+        more, fewer = sum(a > b for a, b in splits), sum(a < b for a, b in splits)
+        sure = sum(float(line["p, Holm"]) < 0.05 for line in lines)
+        assert tuple(map(int, counts)) == (more, len(splits), fewer, sure)
+
+
+def test_gaps_are_means_of_paired_differences() -> None:
+    lines = grids(tables.gaps_table(RESULTS / "table1"))["The paper's robust accuracy, difference"]
+    expected = []
+    for file, rows in measured("table1", "published k=6", "PatchCleanser 6×6").items():
+        if family(file.split("--")[0]):
+            apart = [
+                row["schemes"]["published k=6"]["certified"] - row["schemes"]["PatchCleanser 6×6"]["certified"]
+                for row in rows
+            ]
+            half = 196 * np.std(apart) / np.sqrt(len(apart))
+            middle = 100 * np.mean(apart)
+            expected.append(f"{middle:+.1f} ({middle - half:+.1f} to {middle + half:+.1f})")
+    assert sorted(line["measured"] for line in lines) == sorted(expected)
+    printed = {(line["model"], line["data"], line["patch"]): line["paper"] for line in lines}
+    assert printed.get(("deit_tiny_patch16_224", "imagenet", "2 %"), "+13.4") == "+13.4"
+
+
+def most(count: int, of: int) -> bool:
+    return 2 * count > of
+
+
+def test_the_readings_of_table_1_are_borne_out() -> None:
+    """What the page says in words; where a later run makes a sentence false, the sentence has to go."""
+    found = measured("table1", "published k=6")
+    six, one, cleanser, juries = (
+        "published k=6", "published, exact minimum k=1", "PatchCleanser 6×6", "jury recovery k=4, aligned",
+    )  # fmt: skip
+    detection, once = "jury detection k=6", "jury detection, exact minimum k=1"
+    assert all(held(rows, six) > held(rows, cleanser) for rows in found.values())
+    assert most(sum(held(rows, one) > held(rows, six) for rows in found.values()), len(found))
+    assert most(sum(clean(rows, one) < clean(rows, six) for rows in found.values()), len(found))
+    assert most(sum(held(rows, detection) > held(rows, once) for rows in found.values()), len(found))
+    assert all(passes(rows, detection) > 3 * passes(rows, once) for rows in found.values())
+    assert most(sum(held(rows, juries) > held(rows, cleanser) for rows in found.values()), len(found))
+    assert most(sum(clean(rows, juries) < clean(rows, cleanser) for rows in found.values()), len(found))
+    assert all(passes(rows, juries) > passes(rows, cleanser) for rows in found.values())
+    for rows in found.values():
+        for row in rows:
+            assert row["schemes"][detection]["certified"] or not row["schemes"][six]["certified"]
+
+
+def test_the_readings_about_imagenet_and_the_paper_are_borne_out() -> None:
+    found = measured("table1", data="imagenet")
+    juries, reports = "jury detection k=6", "Minority Reports k=6"
+    for rows in found.values():
+        assert held(rows, juries, "alert") > len(rows) / 4
+        assert held(rows, reports) < held(rows, juries)
+        assert held(rows, reports, "alert") < held(rows, juries, "alert")
+        assert len({row["label"] for row in rows}) == len(rows), "no two photos of one class"
+    for _, found_entries in tables.runs_of(RESULTS / "table1"):
+        for entry in found_entries:
+            if entry.reported and not entry.few:
+                assert 100 * entry.measured.clean.value < entry.reported.clean
+                assert 100 * entry.measured.certified.value < entry.reported.robust
+
+
+def test_the_readings_of_the_fold_are_borne_out() -> None:
+    for rows in measured("fold").values():
+        unanimous, pairs, everything, aligned, detected = (
+            {k: held(rows, f"{name} k={k}{end}") for k in (1, 2, 4, 6, 9)}
+            for name, end in (("published", ""), ("PatchCleanser's rule", ""), ("jury recovery", ", all"),
+                              ("jury recovery", ", aligned"), ("jury detection", ""))
+        )  # fmt: skip
+        for k in (2, 4, 6, 9):
+            assert unanimous[k] < unanimous[1]
+            assert pairs[k] < pairs[1]
+            assert everything[k] > everything[1]
+            assert aligned[k] > aligned[1]
+        for recovered in (everything, aligned):
+            assert most(recovered[4] - recovered[1], recovered[9] - recovered[1])
+        assert max(detected.values()) - min(detected.values()) < 0.03 * len(rows)
+        assert abs(everything[9] - aligned[9]) < 0.02 * len(rows)
+        assert passes(rows, "jury recovery k=9, aligned") < passes(rows, "jury recovery k=9, all") / 4
+
+
+def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFixture[str],
+                                             monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    text = generate.filled(page("experiment", "results/reproduce/fold"))
+    (copy / "docs" / "results.md").write_text(text)
+    monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
+    assert generate.main() == 0
+    (path,) = (copy / "results" / "reproduce" / "fold").glob("*.jsonl.gz")
+    header, *rows = (json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
+    row = next(r for r in rows if r["schemes"]["published k=1"]["certified"])
+    row["schemes"]["published k=1"]["certified"] = False
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, [header, *rows])).encode() + b"\n"))
+    tables.runs_of.cache_clear()
+    assert generate.main() == 1
+    assert "results.md does not agree" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["experiment", "paired", "tally"])
+def test_packed_and_unpacked_results_give_the_same_block(copy: Path, kind: str) -> None:
+    folder = copy / "results" / "reproduce" / "fold"
+    before = generate.KINDS[kind](folder)
+    (path,) = folder.glob("*.jsonl.gz")
+    path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+    tables.runs_of.cache_clear()
+    with pytest.raises(CertmaskError, match="got both"):
+        generate.KINDS[kind](folder)
+    path.unlink()
+    assert generate.KINDS[kind](folder) == before
+
+
+def spoil_gzip(folder: Path) -> None:
+    next(folder.glob("*.jsonl.gz")).write_bytes(b"nonsense")
+
+
+def rename(folder: Path) -> None:
+    path = next(folder.glob("*.jsonl.gz"))
+    path.rename(path.with_name("a--b--patch40.jsonl.gz"))
+
+
+def empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def untouched(folder: Path) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "spoil", "expected"),
+    [
+        ("nonsense", "fold", untouched, "expected a block of"),
+        ("experiment", "fold", empty, "expected results of fold"),
+        ("experiment", "fold", spoil_gzip, "expected a gzip file"),
+        ("paired", "fold", rename, "expected MODEL--DATA--PATCH"),
+        ("experiment", "table9", untouched, "expected a folder called"),
+        ("experiment", "table1", untouched, "expected results of table1"),
+        ("gaps", "fold", untouched, "expected runs with two figures of the paper"),
+        ("tally", "table2", untouched, "expected an experiment with tallied questions"),
+        ("plots", "table1", untouched, "expected an experiment with a plot"),
+        ("setting", ".", empty, "expected results of experiments"),
+        ("missing", "nowhere", untouched, "expected results of experiments"),
+    ],
+)
+def test_wrong_blocks_are_told(
+    copy: Path, kind: str, path: str, spoil: Callable[[Path], None], expected: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    spoil(copy / "results" / "reproduce" / "fold")
+    (copy / "docs" / "results.md").write_text(page(kind, f"results/reproduce/{path}"))
+    monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
+    assert generate.main() == 1
+    error = capsys.readouterr().err
+    assert error.startswith(expected)
+    assert ", got " in error
+
+
+def test_an_experiment_without_a_section_gets_one(copy: Path) -> None:
+    others = page("others", "results/reproduce")
+    alone = generate.filled(others)
+    assert "## Beyond the paper: Recovery and detection against the fold" in alone
+    assert tables.measured_tables(copy / "results/reproduce/fold") in alone
+    assert "(images/fold--deit_tiny_patch16_224--imagenet--patch32.png)" in alone
+    both = generate.filled(f"{page('experiment', 'results/reproduce/fold')}\n{others}")
+    assert both.endswith("<!-- figures: others results/reproduce -->\n\n<!-- end -->")
+
+
+def test_plots_are_drawn_where_the_page_looks_for_them(copy: Path) -> None:
+    runs.draw_plots(copy / "results" / "reproduce", copy / "docs" / "images")
+    for target in re.findall(r"\]\((images/[^)]+)\)", runs.plots(copy / "results" / "reproduce" / "fold")):
+        assert (copy / "docs" / target).stat().st_size > 10_000
+        assert (ROOT / "docs" / target).is_file()
+
+
+def test_what_is_missing_is_what_no_run_stands_beside(copy: Path) -> None:
+    lines = runs.missing(copy / "results" / "reproduce").splitlines()
+    assert [line.split(": ")[0] for line in lines if line.endswith(": no run.")] == [
+        f"- {e.place}".split(": ")[0] for e in EXPERIMENTS.values() if e.reported
+    ]
+    now = dict(line.removeprefix("- ").split(": ", 1) for line in runs.missing(RESULTS).splitlines())
+    files = [file.removesuffix(".jsonl.gz").split("--") for file in measured("table1", "published k=6")]
+    there = {(family(model), data, patch) for model, data, patch in files}
+    for reported in EXPERIMENTS["table1"].reported:
+        if reported.model:
+            threats = EXPERIMENTS["table1"].threats[reported.data]
+            slug = next(threat.slug for threat in threats if threat.label == reported.threat)
+            listed = re.search(rf"{reported.data} {re.escape(reported.threat)} \(([^)]*)\)", now.get("Table 1", ""))
+            absent = listed is not None and reported.model in listed[1].split(", ")
+            assert absent == ((reported.model, reported.data, slug) not in there)
+
+
+def test_the_command_lines_can_be_typed(tmp_path: Path) -> None:
+    """One per experiment; checkpoints of one's own would have to be there."""
+    lines = [shlex.split(line) for line in runs.commands(RESULTS).splitlines()]
+    typed = {words[2]: words[1:] for words in reversed(lines) if ".safetensors" not in " ".join(words)}
+    assert typed.keys() == {folder.name for folder in FOLDERS}
+    for name, words in typed.items():
+        plan = certmask(*words, "--dry-run", cwd=tmp_path).stdout
+        model, data = (words[words.index(option) + 1].split("=")[0] for option in ("--model", "--data"))
+        assert f"{name}/{model}--{data}--patch" in plan
+    every = {(words[2], words[4].split("=")[0].removesuffix(".safetensors")) for words in lines}
+    files = [path for path in RESULTS.glob("*/*.jsonl.gz") if "-few" not in path.name]
+    assert every == {(path.parent.name, path.name.split("--")[0]) for path in files}
