@@ -8,7 +8,6 @@ writes ``OUT-certified.jsonl`` and ``OUT-attempts.jsonl``, both append-only: a r
 from __future__ import annotations
 
 import argparse
-from itertools import islice
 from pathlib import Path
 
 from certmask.attacks.budget import Budget
@@ -17,13 +16,11 @@ from certmask.cli.attack import run as attack
 from certmask.cli.certify import class_aliases
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.engine import Engine
 from certmask.evaluation import Scheme
 from certmask.geometry import Patch
-from certmask.margin import measured_margin
 from certmask.results import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
-from certmask.run import certify_run
+from certmask.run import certify_run, photo_margin
 from certmask.zoo import crop_share, load_classifier
 
 PATCH = Patch(32, 32)
@@ -63,8 +60,7 @@ def main() -> None:
     if certified.is_file():
         margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["schemes"].values())
     else:
-        engine = Engine(classifier, [scheme.cover for scheme in schemes(0.0)])
-        margin = measured_margin(engine, list(islice(dataset.tensors(classifier.size), 2)))
+        margin = photo_margin(classifier, [scheme.cover for scheme in schemes(0.0)], dataset)
     certify_run(classifier, dataset, schemes(margin), certified)
     print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
     weights = None if options.weights is None else Path(options.weights)

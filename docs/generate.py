@@ -94,6 +94,17 @@ def real_table(path: Path) -> str:
     return f"{content['model']}, {content['masks']} masks, {_where(content)}\n\n{grid(heads, rows)}"
 
 
+def rules_table(path: Path) -> str:
+    content = json.loads(path.read_text())
+    rows = [
+        [f"{r['certificates']} of {len(content['schemes']) - 1}", f"{1000 * r['long_seconds']:.0f}",
+         f"{1000 * r['short_seconds']:.0f}", f"{r['ratio']:.1f}×"]
+        for r in content["rows"]
+    ]  # fmt: skip
+    heads = ["certificates that hold", "all probabilities, ms", "first classes where they settle it, ms", "ratio"]
+    return f"{_where(content)}\n\n{grid(heads, rows)}"
+
+
 def bounds_table(path: Path) -> str:
     rows = [
         [r["kind"], str(r["masks"]), f"{r['mask']}×{r['mask']}", f"{r['bound']:.2f}×"]
@@ -191,6 +202,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "models": models_table,
     "scaling": scaling_table,
     "real": real_table,
+    "rules": rules_table,
     "bounds": bounds_table,
     "cards": cards_table,
     "cutout": cutout_table,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
 
 from certmask.classifier import Classifier, Colour
+from certmask.covers import Cover
 from certmask.data import Dataset, Sample
 from certmask.engine import Engine, Finding
 from certmask.errors import ResultsError
 from certmask.evaluation import Outcome, Scheme, examine
 from certmask.geometry import Size
+from certmask.margin import measured_margin
 from certmask.results import ResultsFile, Row, provenance
 
 Progress = Callable[[str, int], None]
@@ -47,6 +50,11 @@ def certify_run(
             results.write({**row, "input_sha256": digests[finding.number], "batch": classifier.batch})
             report("images", 1)
         return header, results.rows
+
+
+def photo_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset) -> float:
+    """The margin as measured on a data set's first two photos."""
+    return measured_margin(Engine(classifier, covers), list(islice(dataset.tensors(classifier.size), 2)))
 
 
 def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:

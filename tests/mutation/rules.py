@@ -17,8 +17,8 @@ VOTING = [
         "padding has a vote",
         "small juries are filled up with a mask that the patch may control",
         "rules/aggregates.py",
-        "units.masked_fill_((pools < 0)[..., None], 0.0)",
-        "units",
+        "units[rows < 0] = 0.0",
+        "units[rows < 0] *= 1.0",
         ("test_rules.py::test_a_pool_is_judged_alone",),
     ),
     Fault(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 
 from certmask.classifier import Classifier
@@ -10,11 +9,9 @@ from certmask.cli.choices import Choices
 from certmask.cli.console import err, figures_table, out, progress_bar
 from certmask.covers import Cover
 from certmask.data import Dataset, load_dataset
-from certmask.engine import Engine
-from certmask.margin import measured_margin
 from certmask.report import summarize
 from certmask.results import read_results
-from certmask.run import certify_run
+from certmask.run import certify_run, photo_margin
 from certmask.zoo import crop_share, imagenet_names, imagenet_synsets
 
 
@@ -44,7 +41,7 @@ def run_margin(classifier: Classifier, cover: Cover, dataset: Dataset, path: Pat
         header, _ = read_results(path)
         margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())
         return max(margins, default=0.0), "as in the file"
-    return measured_margin(Engine(classifier, [cover]), list(islice(dataset.tensors(classifier.size), 2))), "measured"
+    return photo_margin(classifier, [cover], dataset), "measured"
 
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from certmask.geometry import IntArray
 from certmask.votes import Heads
@@ -67,8 +68,10 @@ class _Mean(Aggregate):
     def _transform(outputs: Tensor) -> Tensor: ...
 
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
-        units = (self._transform(outputs[pools.clamp(min=0)].double()) / UNIT).round_()
-        total = units.masked_fill_((pools < 0)[..., None], 0.0).sum(dim=1)
+        rows, place = torch.unique(pools, return_inverse=True)
+        units = (self._transform(outputs[rows.clamp(min=0)].double()) / UNIT).round_()
+        units[rows < 0] = 0.0
+        total = embedding_bag(place, units, mode="sum")
         return total * UNIT / (pools >= 0).sum(dim=1, keepdim=True)
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from certmask.classifier import Classifier, device_name
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
-from certmask.engine import Engine
 from certmask.evaluation import Scheme
 from certmask.geometry import Patch
-from certmask.margin import measured_margin
 from certmask.report import summarize
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
-from certmask.run import certify_run
+from certmask.run import certify_run, photo_margin
 
 PER_AXIS = 6
 CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
@@ -27,7 +24,7 @@ def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, pa
     The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
     """
     cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
-    margin = measured_margin(Engine(classifier, [cover]), list(islice(dataset.tensors(classifier.size), 2)))
+    margin = photo_margin(classifier, [cover], dataset)
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     schemes = [Scheme(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)
