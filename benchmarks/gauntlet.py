@@ -21,7 +21,7 @@ from certmask.geometry import Patch
 from certmask.results import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.run import certify_run, photo_margin
-from certmask.zoo import crop_share, load_classifier
+from certmask.zoo import framing_of, load_classifier
 
 PATCH = Patch(32, 32)
 
@@ -56,7 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     certified = Path(f"{options.out}-certified.jsonl")
     classifier = load_classifier(options.model, options.weights, device=options.device)
-    dataset = load_dataset(options.data, class_aliases(classifier), crop_share(options.model)).spread(options.images)
+    dataset = load_dataset(options.data, class_aliases(classifier), framing_of(options.model)).spread(options.images)
     if certified.is_file():
         margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["schemes"].values())
     else:

@@ -34,7 +34,7 @@ from certmask.rules import PatchCleanser
 from certmask.rules.jury_recovery import all_pairs
 from certmask.rules.rule import Asking
 from certmask.votes import VoteStore, single_passes
-from certmask.zoo import DEFAULT_MODEL, crop_share, imagenet_names, imagenet_synsets, load_model
+from certmask.zoo import DEFAULT_MODEL, framing_of, imagenet_names, imagenet_synsets, load_model
 from certmask.zoo.timm_import import import_timm
 
 PATCH = Patch(32, 32)
@@ -182,7 +182,7 @@ def part_real(device: torch.device, options: argparse.Namespace) -> Record:
     model: Any = load_model(name, options.weights).eval()
     config = model.pretrained_cfg
     aliases = list(zip(imagenet_synsets(), imagenet_names(), strict=True))
-    dataset = load_dataset(options.images, aliases, crop_share(name)).spread(options.count)
+    dataset = load_dataset(options.images, aliases, framing_of(name)).spread(options.count)
     pictures = torch.stack(list(dataset.tensors((224, 224))))
     labels = [sample.label for sample in dataset.samples]
     cover = patchcleanser_cover(224, PATCH, per_axis)

@@ -29,7 +29,6 @@ from certmask.certificate import Decision
 from certmask.cli.demo import PATCH, demo_schemes
 from certmask.covers import Cover
 from certmask.data import read_photo, to_tensor
-from certmask.data.photo import prepare
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.evaluation import Scheme, examine
@@ -39,7 +38,7 @@ from certmask.results import provenance
 from certmask.rules.rule import Asking
 from certmask.run import pixel_digest
 from certmask.votes import VoteStore, single_passes
-from certmask.zoo import DEFAULT_MODEL, crop_share, load_classifier
+from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE, RECORD = ROOT / "docs/images/attack.png", ROOT / "results/attacks/picture.json"
@@ -58,7 +57,7 @@ def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, Sc
     schemes = {s.name: s for s in demo_schemes() if s.name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)}
     engine = Engine(classifier, [s.cover for s in schemes.values()])
     photo = read_photo(Path(skimage.__file__).parent / "data" / PHOTO)
-    clean = to_tensor(prepare(photo, classifier.size, crop_share(DEFAULT_MODEL)))
+    clean = to_tensor(framing_of(DEFAULT_MODEL)(photo, classifier.size))
     label = classifier(clean[None]).argmax(dim=1)
     surrogate = Surrogate(classifier, [schemes[PUBLISHED].cover])
     attack = AdaptiveAttack(surrogate, schemes[PUBLISHED], Descent(steps=STEPS), goals=(SPARE_ONE,), views=VIEWS)

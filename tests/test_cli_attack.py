@@ -185,7 +185,7 @@ def header_change(*keys: str, value: Any) -> Callable[[list[dict[str, Any]]], ob
         (header_change("model", "mean", value=[0.0, 0.0, 0.0]), "mean"),
         (header_change("model", "precision", value="int3"), "'int3'"),
         (header_change("model", "backend", value="abacus"), "'abacus'"),
-        (header_change("data", "crop", value=1.0), "cropped to 1.0"),
+        (header_change("data", "crop", value=1.0), "expected Framing(crop=1.0"),
         (header_change("schemes", "published", "cover", "digest", value="f00"), "digest 'f00'"),
         (header_change("schemes", "published", "cover", "tiling", value="round"), "'round'"),
         (header_change("schemes", "published", "cover", "mask", value=[16, 16]), "'published'"),

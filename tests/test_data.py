@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from certmask.data import load_dataset, prepare, read_photo, to_tensor
+from certmask.data import Framing, load_dataset, read_photo, to_tensor
 from certmask.errors import DataError
+from certmask.zoo.timm_import import import_timm
 
 CLASSES = [("n0", "cat"), ("n1", "cup"), ("n2", "rocket")]
 
@@ -31,7 +35,7 @@ def test_every_colour_mode_becomes_rgb(mode: str, tmp_path: Path) -> None:
         Image.fromarray(np.zeros((30, 40), dtype=bool if mode == "1" else np.uint16)).save(path)
     else:
         photo(path, mode)
-    tensor = to_tensor(prepare(read_photo(path), (24, 24), 0.875))
+    tensor = to_tensor(Framing(0.875)(read_photo(path), (24, 24)))
     assert tensor.shape == (3, 24, 24)
     assert tensor.dtype == torch.float32
     assert 0 <= tensor.min() <= tensor.max() <= 1
@@ -50,12 +54,43 @@ def test_a_16_bit_photo_keeps_its_tones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(500, 300), (300, 500), (24, 24), (5, 3), (1, 1), (24, 200), (1900, 10)])
 def test_photos_of_any_size_become_the_models_input(size: tuple[int, int]) -> None:
-    assert prepare(Image.new("RGB", size), (24, 32), 0.875).size == (32, 24)
+    assert Framing(0.875)(Image.new("RGB", size), (24, 32)).size == (32, 24)
 
 
 def test_a_photo_of_the_right_size_is_untouched_without_crop() -> None:
     pixels = np.random.default_rng(1).integers(0, 256, (24, 24, 3), dtype=np.uint8)
-    assert np.array_equal(np.asarray(prepare(Image.fromarray(pixels), (24, 24), 1.0)), pixels)
+    assert np.array_equal(np.asarray(Framing(1.0)(Image.fromarray(pixels), (24, 24))), pixels)
+
+
+@pytest.mark.parametrize("crop", [1.0, 0.875, 0.5])
+@pytest.mark.parametrize("resampling", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", ["center", "squash"])
+def test_photos_are_framed_as_timm_does_it(mode: str, resampling: str, crop: float) -> None:
+    """timm's own transform as the reference, at a size where both round alike."""
+    import_timm()
+    theirs = import_module("timm.data").create_transform(
+        (3, 28, 28), interpolation=resampling, crop_pct=crop, crop_mode=mode, mean=(0, 0, 0), std=(1, 1, 1)
+    )
+    noise = np.random.default_rng(2).integers(0, 256, (56, 112, 3), dtype=np.uint8)
+    photo = Image.fromarray(noise).resize((224, 112), Image.Resampling.BICUBIC)
+    frame = Framing(crop, resampling, mode == "squash")
+    assert torch.equal(to_tensor(frame(photo, (28, 28))), theirs(photo))
+
+
+def test_a_framing_survives_a_results_file() -> None:
+    for frame in (Framing(), Framing(1.0, "bilinear"), Framing(0.9, "bicubic", squash=True)):
+        assert Framing.described(json.loads(json.dumps(frame.describe()))) == frame
+    assert Framing(0.9).describe() == {"resize": "bicubic", "crop": 0.9}
+
+
+@pytest.mark.parametrize(("crop", "resampling", "message"), [
+    (0.0, "bicubic", "expected crop in (0, 1], got 0.0"),
+    (1.5, "bicubic", "expected crop in (0, 1], got 1.5"),
+    (1.0, "random", "expected resampling by nearest, bilinear, bicubic, lanczos, got 'random'"),
+])  # fmt: skip
+def test_an_odd_framing_is_refused(crop: float, resampling: str, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        Framing(crop, resampling)
 
 
 def test_the_exif_orientation_is_followed(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from scipy.stats import binomtest
 
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
-from certmask.data import Dataset, Sample
+from certmask.data import Dataset, Framing, Sample
 from certmask.errors import CertmaskError, ResultsError
 from certmask.experiments import EXPERIMENTS, Case, Experiment, Reported, Threat, chosen
 from certmask.experiments.appendix_d import APPENDIX_D
@@ -266,7 +266,7 @@ def photos(classifier: Classifier, count: int) -> Dataset:
         tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255
         label = int(classifier(tensor).argmax()) if number % 2 else number % classifier.classes
         samples.append(Sample(f"p{number}", label, partial(Image.fromarray, pixels)))
-    return Dataset("noise", tuple(samples), 1.0)
+    return Dataset("noise", tuple(samples), Framing(1.0))
 
 
 @pytest.fixture(scope="module")

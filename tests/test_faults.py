@@ -17,7 +17,7 @@ from certmask.attacks.certified_run import CertifiedRun, certified_photos
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.covers import Cover, minimal_cover, offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import Dataset, Sample
+from certmask.data import Dataset, Framing, Sample
 from certmask.engine import Engine
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import IntArray, Patch, Size
@@ -163,7 +163,7 @@ def test_a_grid_is_complete_or_refused(cover: Cover) -> None:
 def test_only_the_certified_pixels_are_attacked() -> None:
     """A photo of the same name, label and size that differs in one value is refused."""
     photo = Image.new("RGB", (8, 8), (10, 20, 30))
-    dataset = Dataset("data", (Sample("a.png", 3, lambda: photo),), crop=1.0)
+    dataset = Dataset("data", (Sample("a.png", 3, lambda: photo),), framing=Framing(1.0))
     row = {"image": "a.png", "label": 3, "input_sha256": pixel_digest(dataset.tensor(0, (8, 8)))}
     run = CertifiedRun(Path("run.jsonl"), {}, {"crop": 1.0}, (row,), (), "")
     assert list(certified_photos(run, dataset, {"a.png"}, (8, 8))) == ["a.png"]

@@ -262,7 +262,7 @@ def test_cifar10_as_its_authors_ship_it(tmp_path: Path) -> None:
         content = {b"data": pixels, b"labels": [3, 1, 4, 1, 5, 9]}
         (tmp_path / name).write_bytes(pickle.dumps(content, protocol=2))
     test, train = load_dataset(str(tmp_path), None, 0.9), load_dataset(f"{tmp_path}:train", None, 0.9)
-    assert (len(test), len(train), test.crop) == (6, 30, 1.0)
+    assert (len(test), len(train), test.framing.crop) == (6, 30, 1.0)
     assert [s.label for s in test.samples] == [3, 1, 4, 1, 5, 9]
     image = next(test.tensors((32, 32)))
     assert torch.equal((image * 255).round().to(torch.uint8).flatten(), torch.from_numpy(pixels[0]))

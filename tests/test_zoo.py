@@ -11,9 +11,9 @@ from conftest import tiny_network
 from safetensors.torch import save_file
 from torch import nn
 
-from certmask.data import load_dataset
+from certmask.data import Framing, load_dataset
 from certmask.errors import ClassifierError
-from certmask.zoo import build_model, imagenet_names, imagenet_synsets, load_classifier
+from certmask.zoo import build_model, framing_of, imagenet_names, imagenet_synsets, load_classifier
 from certmask.zoo.checkpoint import load_weights, read_state_dict
 from certmask.zoo.models import readable_names
 from certmask.zoo.timm_import import import_timm
@@ -33,6 +33,30 @@ def test_imagenet_names_and_synsets_are_in_the_models_order() -> None:
     assert imagenet_synsets()[0] == "n01440764"
     assert imagenet_names()[0] == "tench"
     assert imagenet_synsets() == sorted(imagenet_synsets())
+
+
+@pytest.mark.parametrize(("name", "framing"), [
+    ("vit_base_patch16_224", Framing(0.9)),
+    ("resnet18.tv_in1k", Framing(0.875, "bilinear")),
+    ("convnext_base.fb_in22k_ft_in1k_384", Framing(1.0, "bicubic", squash=True)),
+    ("efficientnet-lite0", Framing(0.875)),
+    ("deit_tiny-imagenette", Framing(1.0)),
+])  # fmt: skip
+def test_photos_are_framed_as_the_model_was_trained(name: str, framing: Framing) -> None:
+    assert framing_of(name) == framing
+
+
+def test_every_model_of_timm_is_framed_or_refused() -> None:
+    timm = import_timm()
+    configs = {name: timm.get_pretrained_cfg(name) for name in timm.list_models(pretrained=True)}
+    bordered = [name for name, config in configs.items() if config.crop_mode == "border" or config.crop_pct > 1]
+    assert 0 < len(bordered) < 20
+    for name, config in configs.items():
+        if name not in bordered:
+            assert framing_of(name).crop == config.crop_pct
+    for name in bordered:
+        with pytest.raises(ClassifierError, match="expected a model without a border"):
+            framing_of(name)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from certmask.certificate import Guarantee
-from certmask.data import Dataset
+from certmask.data import Dataset, Framing
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.evaluation import Scheme
@@ -87,8 +87,8 @@ def certified_photos(run: CertifiedRun, dataset: Dataset, names: set[str], size:
     """The model inputs of these images; an error if one is missing, or is not the picture that was certified."""
     rows = {row["image"]: row for row in run.rows if row["image"] in names}
     samples = {sample.name: sample for sample in dataset.samples}
-    if run.data["crop"] != dataset.crop:
-        raise ResultsError(f"expected photos cropped to {run.data['crop']}, got {dataset.crop}")
+    if Framing.described(run.data) != dataset.framing:
+        raise ResultsError(f"expected {Framing.described(run.data)} as in {run.path}, got {dataset.framing}")
     for name, row in rows.items():
         if name not in samples:
             raise ResultsError(f"expected the photo {name} of {run.path}, got none of that name in {dataset.name}")

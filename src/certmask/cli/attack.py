@@ -28,7 +28,7 @@ from certmask.errors import AttackError, BrokenCertificateError
 from certmask.evaluation import Scheme
 from certmask.report.attack_table import attack_lines
 from certmask.results import Row
-from certmask.zoo import crop_share, load_classifier, load_model
+from certmask.zoo import framing_of, load_classifier, load_model
 
 AT_ONCE = {"cuda": 32, "cpu": 1}
 """Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""
@@ -115,7 +115,7 @@ def _deployed(target: Target, certified: CertifiedRun, schemes: Sequence[Scheme]
 
 
 def _dataset(target: Target, classifier: Classifier) -> Dataset:
-    return load_dataset(target.data, class_aliases(classifier), crop_share(target.model))
+    return load_dataset(target.data, class_aliases(classifier), framing_of(target.model))
 
 
 def _report(target: Target, header: Row, rows: Sequence[Row]) -> None:

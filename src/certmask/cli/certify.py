@@ -12,7 +12,7 @@ from certmask.data import Dataset, load_dataset
 from certmask.report import summarize
 from certmask.results import read_results
 from certmask.run import certify_run, photo_margin
-from certmask.zoo import crop_share, imagenet_names, imagenet_synsets
+from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
 
 
 def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
@@ -20,7 +20,7 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     fixed = choices.fixed_margin()
     classifier = choices.classifier()
     cover = choices.cover(classifier)
-    dataset = load_dataset(source, class_aliases(classifier), crop_share(choices.model)).spread(images)
+    dataset = load_dataset(source, class_aliases(classifier), framing_of(choices.model)).spread(images)
     if skip_bad:
         dataset, bad = dataset.readable()
         err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)

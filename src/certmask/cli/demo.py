@@ -14,7 +14,7 @@ from certmask.geometry import Patch
 from certmask.report import summarize
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Undefended
 from certmask.run import certify_run
-from certmask.zoo import DEFAULT_MODEL, crop_share, load_classifier
+from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 PATCH = Patch(32, 32)
 
@@ -40,7 +40,7 @@ def run(path: Path, device: str, precision: str, backend: str) -> None:
     device = pick_device(device)
     backend = pick_backend(backend, device)
     classifier = load_classifier(DEFAULT_MODEL, device=device, precision=precision, backend=backend)
-    dataset = load_dataset("demo", [], crop_share(DEFAULT_MODEL))
+    dataset = load_dataset("demo", [], framing_of(DEFAULT_MODEL))
     schemes = demo_schemes()
     out.print(
         f"EfficientNet-Lite0 ({classifier.precision}, {backend} on {device}), {len(dataset)} ImageNet photos, "

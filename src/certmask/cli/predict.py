@@ -16,13 +16,13 @@ from certmask.certificate import Certificate
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, out
-from certmask.data import prepare, read_photo, to_tensor
+from certmask.data import read_photo, to_tensor
 from certmask.engine import Engine
 from certmask.evaluation import Scheme
 from certmask.margin import measured_margin
 from certmask.rules.rule import Asking, numbered
 from certmask.votes import VoteStore, single_passes
-from certmask.zoo import crop_share
+from certmask.zoo import framing_of
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path |
     fixed = choices.fixed_margin()
     classifier = choices.classifier()
     cover = choices.cover(classifier)
-    crop = crop_share(choices.model)
-    inputs = [prepare(read_photo(photo), classifier.size, crop) for photo in photos]
+    framing = framing_of(choices.model)
+    inputs = [framing(read_photo(photo), classifier.size) for photo in photos]
     if fixed is None:
         fixed = measured_margin(Engine(classifier, [cover]), [to_tensor(image) for image in inputs[:8]])
     scheme = choices.schemes(cover, fixed)[0]

@@ -24,7 +24,7 @@ from certmask.experiments.writing import report, report_counts
 from certmask.geometry import Size
 from certmask.report.table_forms import markdown_table
 from certmask.report.tables import Cell, Column, Table
-from certmask.zoo import DEFAULT_MODEL, crop_share
+from certmask.zoo import DEFAULT_MODEL, framing_of
 from certmask.zoo.card import read_card
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
@@ -120,7 +120,7 @@ def _run_model(
     torch.compiler.reset()  # torch stops compiling after a few models
     classifier = choices.classifier()
     for source in data:
-        dataset = load_dataset(source.name, class_aliases(classifier), crop_share(model.name))
+        dataset = load_dataset(source.name, class_aliases(classifier), framing_of(model.name))
         measured: float | None = fixed
         for experiment in experiments:
             for one in planned(experiment, model.label, source.label, classifier.size, limits):

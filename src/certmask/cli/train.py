@@ -11,7 +11,7 @@ from torch import nn
 from certmask.cli.choices import pick_device
 from certmask.cli.console import err, out, percent
 from certmask.cli.sizes import parse_size
-from certmask.data import Dataset, class_folders, load_dataset
+from certmask.data import Dataset, Framing, class_folders, load_dataset
 from certmask.errors import CertmaskError
 from certmask.geometry import Patch, Size
 from certmask.training import Photos, Recipe, read_photos
@@ -50,10 +50,8 @@ def run(
     model, card = starting_point(name, classes, parse_size(image, "image") if image else None, weights, pretrained)
     threat = Patch(*parse_size(patch, "patch")) if patch else Patch(*(max(1, round(side / 7)) for side in card.size))
     threat.positions(card.size)
-    if crop is not None and not 0 < crop <= 1:
-        raise CertmaskError(f"expected crop in (0, 1], got {crop}")
-    share = card.crop if crop is None else crop
-    train, held_out = (load_dataset(source, [(c,) for c in classes], share) for source in (data, validation))
+    framing = Framing(card.crop if crop is None else crop)
+    train, held_out = (load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation))
     out.print(
         f"{card.architecture} at {card.size[0]}×{card.size[1]}, {len(train)} photos of {len(classes)} classes, {device}"
     )

@@ -1,7 +1,8 @@
 """Photos and data sets, local files first."""
 
 from certmask.data.dataset import Dataset, Sample
-from certmask.data.photo import prepare, read_photo, to_tensor
+from certmask.data.framing import Framing
+from certmask.data.photo import read_photo, to_tensor
 from certmask.data.sources import CIFAR10, class_folders, load_dataset
 
-__all__ = ["CIFAR10", "Dataset", "Sample", "class_folders", "load_dataset", "prepare", "read_photo", "to_tensor"]
+__all__ = ["CIFAR10", "Dataset", "Framing", "Sample", "class_folders", "load_dataset", "read_photo", "to_tensor"]

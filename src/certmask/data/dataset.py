@@ -14,7 +14,8 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
-from certmask.data.photo import prepare, to_tensor
+from certmask.data.framing import Framing
+from certmask.data.photo import to_tensor
 from certmask.errors import DataError
 from certmask.geometry import Size
 
@@ -30,18 +31,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled photos in a fixed order, and how they become model input: ``crop`` is the share that is kept."""
+    """Labelled photos in a fixed order, and how they become model input."""
 
     name: str
     samples: tuple[Sample, ...]
-    crop: float = 0.875
+    framing: Framing
 
     def __len__(self) -> int:
         return len(self.samples)
 
     def tensor(self, number: int, size: Size) -> Tensor:
         """One photo as model input, ``[3, height, width]`` in [0, 1]."""
-        return to_tensor(prepare(self.samples[number].photo(), size, self.crop))
+        return to_tensor(self.framing(self.samples[number].photo(), size))
 
     def tensors(self, size: Size, workers: int | None = None) -> Iterator[Tensor]:
         """All model inputs in order, decoded a little ahead by ``workers`` threads."""
@@ -79,4 +80,4 @@ class Dataset:
     def describe(self) -> dict[str, Any]:
         listing = json.dumps([[s.name, s.label] for s in self.samples])
         digest = hashlib.sha256(listing.encode()).hexdigest()
-        return {"name": self.name, "images": len(self), "digest": digest[:16], "resize": "bicubic", "crop": self.crop}
+        return {"name": self.name, "images": len(self), "digest": digest[:16], **self.framing.describe()}

@@ -1,4 +1,4 @@
-"""From a file to the model's input: RGB, bicubic resize, centre crop, [0, 1]."""
+"""From a file to pixels: RGB, upright, [0, 1]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from certmask.errors import DataError
-from certmask.geometry import Size
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 
@@ -32,18 +31,6 @@ def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
         raise DataError(f"expected an image file, got nothing at {name}") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"expected a readable image in {name}, got {_reason(error)}") from None
-
-
-def prepare(photo: Image.Image, size: Size, crop: float) -> Image.Image:
-    """Resize so that the centre crop of ``size`` keeps ``crop`` of the shorter side, then crop."""
-    height, width = size
-    scale = max(height / photo.height, width / photo.width) / crop
-    if max(photo.size) > 200 * min(photo.size):
-        raise DataError(f"expected a photo less than 200 times as long as wide, got {photo.width}×{photo.height}")
-    resized = (max(width, round(photo.width * scale)), max(height, round(photo.height * scale)))
-    photo = photo.resize(resized, Image.Resampling.BICUBIC) if resized != photo.size else photo
-    left, top = (photo.width - width) // 2, (photo.height - height) // 2
-    return photo.crop((left, top, left + width, top + height))
 
 
 def to_tensor(photo: Image.Image) -> Tensor:

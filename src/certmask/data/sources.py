@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from certmask.data.dataset import Dataset, Sample
+from certmask.data.framing import Framing
 from certmask.data.photo import SUFFIXES, read_photo
 from certmask.errors import DataError
 
@@ -25,28 +26,29 @@ IMAGENET_CLASSES = 1000
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, crop: float) -> Dataset:
+def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, framing: Framing | float) -> Dataset:
     """A folder of class folders, a tar of one (``FILE.tar:FOLDER``), a CSV, CIFAR-10's batches, or a demo set.
 
     ``classes[c]`` lists the names that stand for class ``c``, a class number is understood, too; None takes the
-    folders' names in order.
+    folders' names in order. A number for ``framing`` is the share that a centre crop keeps.
     """
+    framing = framing if isinstance(framing, Framing) else Framing(framing)
     path = Path(source)
     if source in DEMOS and not path.exists():
-        return _demo(source, classes, crop)
+        return _demo(source, classes, framing)
     archive, _, inside = source.partition(".tar")
     if not path.is_dir() and Path(f"{archive}.tar").is_file():
-        return Dataset(source, tuple(_tar(Path(f"{archive}.tar"), inside.strip(":/"), classes)), crop)
+        return Dataset(source, tuple(_tar(Path(f"{archive}.tar"), inside.strip(":/"), classes)), framing)
     folder = Path(source.removesuffix(":train").removesuffix(":test"))
     if (folder / "test_batch").is_file():
         train = source.endswith(":train")
         batches = [f"data_batch_{n}" for n in range(1, 6)] if train else ["test_batch"]
         samples = tuple(_cifar(folder, batches, _cifar_numbers(classes)))
-        return Dataset(f"cifar10-{'train' if train else 'test'}", samples, 1.0)
+        return Dataset(f"cifar10-{'train' if train else 'test'}", samples, Framing(1.0))
     if path.is_dir():
-        return Dataset(path.name, tuple(_folder(path, classes)), crop)
+        return Dataset(path.name, tuple(_folder(path, classes)), framing)
     if path.is_file():
-        return Dataset(path.name, tuple(_csv(path, classes)), crop)
+        return Dataset(path.name, tuple(_csv(path, classes)), framing)
     raise DataError(
         f"expected a folder of class folders, a tar, a CSV file or a built-in set ({', '.join(DEMOS)}), got {source!r}"
     )
@@ -181,7 +183,7 @@ def _cifar(folder: Path, batches: list[str], classes: list[int]) -> Iterator[Sam
             yield Sample(f"{batch}/{number}", classes[label], partial(Image.fromarray, image))
 
 
-def _demo(source: str, classes: Sequence[Sequence[str]] | None, crop: float) -> Dataset:
+def _demo(source: str, classes: Sequence[Sequence[str]] | None, framing: Framing) -> Dataset:
     """Labelled photos inside the package foolbox, 20 of each set; each file name ends with its class number."""
     found = importlib.util.find_spec("foolbox")
     if found is None or not found.submodule_search_locations:
@@ -192,7 +194,7 @@ def _demo(source: str, classes: Sequence[Sequence[str]] | None, crop: float) -> 
         raise DataError(f"expected the demo photos inside the package foolbox, got none in {folder.name}")
     numbers = _cifar_numbers(classes) if source == "demo-cifar10" else _imagenet_numbers(classes)
     samples = (Sample(p.name, numbers[int(p.stem.split("_")[2])], partial(read_photo, p)) for p in photos)
-    return Dataset(source, tuple(samples), crop)
+    return Dataset(source, tuple(samples), framing)
 
 
 def _imagenet_numbers(classes: Sequence[Sequence[str]] | None) -> range:

@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from certmask.covers import Cover
-from certmask.data import Sample, prepare, read_photo, to_tensor
+from certmask.data import Framing, Sample, read_photo, to_tensor
 from certmask.errors import ResultsError
 from certmask.geometry import Mask, Size
 from certmask.report.markup import data_uri
@@ -29,7 +29,7 @@ def seen_photo(run: RunFile, row: Row, photos: Photos) -> Image.Image:
     if name not in photos:
         raise ResultsError(f"expected the photo {name} of {run.name}, got none of that name")
     height, width = run.model["size"]
-    photo = prepare(photos[name].photo(), (height, width), run.header["data"].get("crop", 0.875))
+    photo = Framing.described(run.header["data"])(photos[name].photo(), (height, width))
     if pixel_digest(to_tensor(photo)) != row.get("input_sha256"):
         raise ResultsError(f"expected the photo {name} as {run.name} certified it, got one with other pixels")
     return photo

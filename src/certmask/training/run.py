@@ -54,7 +54,7 @@ def train_run(
 
     With ``half`` the weights are rounded to fp16 before they are measured and saved.
     """
-    card = replace(card, crop=lessons.dataset.crop)
+    card = replace(card, crop=lessons.dataset.framing.crop)
     about = {**card.data, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
     origin = {"architecture": card.architecture, "classes": card.classes, "size": card.size, **about}
     trainer = Trainer(model, lessons.photos, recipe, folder, mean=card.mean, std=card.std, device=device,

@@ -3,7 +3,7 @@
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
 from certmask.zoo.models import (
     DEFAULT_MODEL,
-    crop_share,
+    framing_of,
     imagenet_names,
     imagenet_synsets,
     load_classifier,
@@ -16,7 +16,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "Card",
     "build_model",
-    "crop_share",
+    "framing_of",
     "imagenet_names",
     "imagenet_synsets",
     "load_checkpoint",

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from certmask.classifier import Classifier
+from certmask.data import Framing
 from certmask.errors import ClassifierError
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, load_weights, read_state_dict
@@ -73,13 +74,18 @@ def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
     return load_with_card(name, weights)[0]
 
 
-def crop_share(name: str) -> float:
-    """The share of the resized photo that the model's centre crop keeps."""
+def framing_of(name: str) -> Framing:
+    """How the model's makers turned photos into its input: as its card says, else as timm does."""
     checkpoint = checkpoint_path(name)
     if checkpoint is not None:
-        return read_card(checkpoint).crop
+        return Framing(read_card(checkpoint).crop)
     config = import_timm().get_pretrained_cfg(_timm_name(name))
-    return float(config.crop_pct if config is not None else 0.875)
+    if config is None:
+        return Framing()
+    if config.crop_mode not in ("center", "squash") or config.crop_pct > 1:
+        got = f"mode {config.crop_mode}, crop {config.crop_pct}"
+        raise ClassifierError(f"expected a model without a border (mode center or squash, crop ≤ 1), got {got}")
+    return Framing(float(config.crop_pct), config.interpolation, config.crop_mode == "squash")
 
 
 def checkpoint_path(name: str) -> Path | None:

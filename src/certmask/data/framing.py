@@ -1,0 +1,59 @@
+"""How a photo becomes the model's input, as the model's makers did it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from certmask.errors import DataError
+from certmask.geometry import Size
+
+RESAMPLINGS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
+
+
+@dataclass(frozen=True)
+class Framing:
+    """Resize with ``resampling`` so that the centre of the input's size keeps ``crop`` of the photo, then cut it out.
+
+    With ``squash`` the whole photo is resized to the input's proportions; else its own are kept.
+    """
+
+    crop: float = 0.875
+    resampling: str = "bicubic"
+    squash: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.crop <= 1:
+            raise DataError(f"expected crop in (0, 1], got {self.crop}")
+        if self.resampling not in RESAMPLINGS:
+            raise DataError(f"expected resampling by {', '.join(RESAMPLINGS)}, got {self.resampling!r}")
+
+    def __call__(self, photo: Image.Image, size: Size) -> Image.Image:
+        """The part of the photo that the model sees, ``size`` as (height, width)."""
+        height, width = size
+        if max(photo.size) > 200 * min(photo.size):
+            raise DataError(f"expected a photo less than 200 times as long as wide, got {photo.width}×{photo.height}")
+        resized = self._resized(photo, size)
+        photo = photo.resize(resized, RESAMPLINGS[self.resampling]) if resized != photo.size else photo
+        left, top = (photo.width - width) // 2, (photo.height - height) // 2
+        return photo.crop((left, top, left + width, top + height))
+
+    def _resized(self, photo: Image.Image, size: Size) -> tuple[int, int]:
+        """Width and height before the cut."""
+        height, width = size
+        if self.squash:
+            return round(width / self.crop), round(height / self.crop)
+        scale = max(height / photo.height, width / photo.width) / self.crop
+        return max(width, round(photo.width * scale)), max(height, round(photo.height * scale))
+
+    def describe(self) -> dict[str, Any]:
+        """As a results file records it."""
+        return {"resize": self.resampling, "crop": self.crop, **({"squash": True} if self.squash else {})}
+
+    @classmethod
+    def described(cls, record: Mapping[str, Any]) -> Framing:
+        """The framing that a results file records."""
+        return cls(record.get("crop", 0.875), record.get("resize", "bicubic"), record.get("squash", False))
