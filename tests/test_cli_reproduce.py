@@ -190,3 +190,26 @@ def test_nonsense(arguments: tuple[str, ...], got: str, here: Path, tmp_path: Pa
 def test_other_inputs_do_not_continue_a_run(here: Path, tmp_path: Path) -> None:
     reproduce(here, "table2", "--data", "photos", "--images", "2", out=tmp_path)
     assert "data.images" in reproduce(here, "table2", "--data", "photos", code=1, out=tmp_path).stderr
+
+
+@pytest.mark.parametrize("option", [("--model", "x"), ("--data", "x"), ("--images", "5"), ("--patch-share", "3"),
+                                    ("--dry-run",)], ids=str)  # fmt: skip
+def test_a_report_alone_takes_no_choice_of_runs(option: tuple[str, ...], tmp_path: Path) -> None:
+    done = certmask("reproduce", "table1", "--from", tmp_path, *option, code=1)
+    assert "expected no choice of models, data, images or patches with --from" in done.stderr
+
+
+def test_missing_photos_are_told_before_a_model_is_fetched() -> None:
+    for command in (
+        ("reproduce", "table1", "--data", "imagenet=nowhere"),
+        ("certify", "nowhere", "--model", "resnet18"),
+    ):
+        done = certmask(*command, code=1)
+        assert "expected a folder of class folders, a tar, a CSV file or a built-in set" in done.stderr
+        assert "'nowhere'" in done.stderr
+    assert "expected rule to be" in certmask("certify", "demo", "--model", "resnet18", "--rule", "odd", code=1).stderr
+
+
+def test_a_table_has_one_form(tmp_path: Path) -> None:
+    done = certmask("table", tmp_path / "none.jsonl", "--json", "--markdown", code=1)
+    assert "expected either --json or --markdown, got both" in done.stderr

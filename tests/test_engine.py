@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ import torch
 from conftest import DEVICES
 from torch import Tensor, nn
 
-from certmask.classifier import Classifier
+from certmask.certificate import Guarantee
+from certmask.classifier import Classifier, compile_options
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.engine import Engine
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, ClassifierError
 from certmask.evaluation import Scheme, examine
 from certmask.geometry import IntArray, Mask, Patch, Size
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
@@ -188,7 +191,9 @@ def test_one_compilation_serves_every_cover(monkeypatch: pytest.MonkeyPatch) -> 
         return graph.forward
 
     real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda step, **options: real(step, backend=counting, **options))
+    monkeypatch.setattr(
+        torch, "compile", lambda step, *, dynamic, options: real(step, backend=counting, dynamic=dynamic)
+    )
     torch.compiler.reset()
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24 * 24, 4))
     classifier = Classifier(model, 24, compiled=True, batch=4, precision="fp32")
@@ -201,3 +206,47 @@ def test_one_compilation_serves_every_cover(monkeypatch: pytest.MonkeyPatch) -> 
             assert torch.equal(Votes(cover, compiled).of(passes), Votes(cover, reference).of(passes))
     assert classifier.compiled
     assert len(graphs) == 1
+
+
+def test_a_compiled_function_is_the_same_in_every_process() -> None:
+    """Kernels are not chosen by timing them; the header says so, and a torch that cannot does not compile by itself."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24 * 24, 4))
+    classifier = Classifier(model, 24, compiled=True, batch=4, precision="fp32")
+    with mock.patch("torch.compile") as compiling:
+        Engine(classifier, [COVERS[0]])
+    assert compiling.call_args.kwargs == {"dynamic": False, "options": {"deterministic": True}}
+    assert classifier.describe()["compile_options"] == {"deterministic": True}
+    assert "compile_options" not in Classifier(model, 24, batch=4).describe()
+    with mock.patch("torch._inductor.config", SimpleNamespace()):
+        assert compile_options() == {}
+
+
+class Overflowing(nn.Module):
+    """Votes for class 1; a pixel brighter than any in the picture makes its logits NaN."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        big = torch.exp(300 * images.amax(dim=(1, 2, 3)) - 200)
+        return torch.stack([big - big, 1 + (big - big)], dim=1)
+
+
+@pytest.mark.parametrize("rule", [JuryRecovery("aligned"), PatchCleanser(), JuryDetection(), Published()], ids=repr)
+def test_a_patch_that_makes_the_network_overflow_breaks_nothing(rule: Rule) -> None:
+    """Whatever the patch shows, NaN included: certified pictures are answered rightly, or alerted for detection."""
+    cover = spread_cover(24, PATCH, (10, 9), 2)
+    engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover])
+    scheme = Scheme(cover, rule)
+    clean = torch.full((2, 3, 24, 24), 0.3)
+    findings = examine(engine, clean, [1, 1], [scheme])
+    assert all(finding.value[0].certified for finding in findings)
+    patched = clean.clone()
+    patched[0, :, 3:8, 3:7] = 1.0
+    for finding in examine(engine, patched, None, [scheme]):
+        (outcome,) = finding.value
+        if rule.guarantee is Guarantee.RECOVERY or finding.number == 1:
+            assert outcome.right(1)
+        elif rule.guarantee is Guarantee.DETECTION:
+            assert outcome.right(1) or outcome.alert
+    with pytest.raises(ClassifierError, match="expected finite logits"):
+        list(examine(engine, patched, [1, 1], [scheme]))
+    with pytest.raises(ClassifierError, match="expected finite logits"):
+        list(examine(engine, torch.ones(1, 3, 24, 24), None, [scheme]))

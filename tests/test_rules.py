@@ -261,7 +261,8 @@ def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
 
 def test_no_win_is_promised_on_votes_that_are_no_numbers() -> None:
     cover = minimal_cover(8, Patch(2, 2), 8)
-    votes = Votes.from_table(cover, torch.full((len(cover), 3), torch.nan))
+    votes = Votes(cover, VoteStore(len(cover), 3))
+    votes.store.add(single_passes(len(cover)), torch.full((len(cover), 3), torch.nan))
     for aggregate in AGGREGATES.values():
         assert not all_won(aggregate(), votes, jury_passes(cover), 0, 0.0)
 
@@ -706,6 +707,21 @@ def test_votes_survive_a_file(tmp_path: Path, bare: bool, pairs: list[tuple[int,
     absent = np.array([(1, 1), (1, 3), (3, 1)])
     assert loaded.missing(absent).tolist() == store.missing(absent).tolist()
     assert bool(len(loaded.missing(bare_pass()))) != bare
+
+
+@pytest.mark.parametrize("odd", [-8.0, 1.5, torch.nan, torch.inf])
+def test_only_probabilities_are_votes(odd: float) -> None:
+    """Logits would be read as probabilities, and certificates would be false."""
+    cover = minimal_cover((1, 2), ONE, 1)
+    table = torch.full((2, 3), 0.25)
+    pairs = table.expand(2, 2, 3).clone()
+    assert Votes.from_table(cover, table.half(), pairs.double()).outputs.dtype == torch.float32
+    pairs[0, 1, 2] = odd
+    with pytest.raises(VoteError, match="expected probabilities from 0 to 1, got"):
+        Votes.from_table(cover, table, pairs)
+    table[1, 2] = odd
+    with pytest.raises(VoteError, match="expected probabilities from 0 to 1, got"):
+        Votes.from_table(cover, table)
 
 
 @pytest.mark.parametrize("masks", [1, 5, 40, 2 * int(MARKED**0.5)])

@@ -30,8 +30,8 @@ class Classifier:
     The model always sees batches of exactly ``batch`` images (the last one padded), so an image's answer does not
     depend on how many others came along. The model is copied: training yours further does not change this one.
     ``precision="auto"`` is bf16 where the hardware computes it natively (fp32 for a plain callable), ``batch=None`` a
-    size that suits the device, ``compiled=None`` compiles on a GPU, ``backend="openvino"`` is faster on many CPUs. All
-    are part of the function that is certified.
+    size that suits the device, ``compiled=None`` compiles on a GPU where torch can choose kernels without timing them,
+    ``backend="openvino"`` is faster on many CPUs. All are part of the function that is certified.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Classifier:
         self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else "unknown"
         self.backend = backend
         self.model = self._placed(model)
-        self.compiled = self.device.type == "cuda" and isinstance(model, nn.Module) if compiled is None else compiled
+        compilable = self.device.type == "cuda" and isinstance(model, nn.Module) and bool(compile_options())
+        self.compiled = compilable if compiled is None else compiled
         self._shift = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self._scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
         self.batch = batch or BATCH.get(self.device.type, 32)
@@ -182,9 +183,21 @@ class Classifier:
             "precision": self.precision,
             "batch": self.batch,
             "compiled": self.compiled,
+            **({"compile_options": compile_options()} if self.compiled else {}),
             "backend": self.backend,
             "device": device_name(self.device),
         }
+
+
+def compile_options() -> dict[str, bool]:
+    """Options under which a network compiled again, in another process, is the same function to the last bit.
+
+    By default torch times several kernels and takes the fastest, which may sum in another order each time. Versions
+    before 2.10 cannot do without: no options.
+    """
+    from torch._inductor import config
+
+    return {"deterministic": True} if hasattr(config, "deterministic") else {}
 
 
 def best_precision(device: torch.device | str) -> str:

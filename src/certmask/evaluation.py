@@ -69,7 +69,7 @@ def examine(
             outcomes.append((yield from _outcome(scheme, engine.votes(scheme.cover, store), label)))
         return outcomes
 
-    return engine.run(images, program)
+    return engine.run(images, program, clean=labels is not None)
 
 
 def _outcome(scheme: Scheme, votes: Votes, label: int | None) -> Asking[Outcome]:

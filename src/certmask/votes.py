@@ -111,6 +111,10 @@ class Votes:
     def from_table(cls, cover: Cover, singles: Tensor, doubles: Tensor | None = None) -> Votes:
         """Votes from probabilities ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``."""
         n = len(cover)
+        for table in (singles, *([] if doubles is None else [doubles])):
+            if not ((table >= 0) & (table <= 1)).all():
+                raise VoteError(f"expected probabilities from 0 to 1, got {table.min():.3g} to {table.max():.3g}")
+        singles, doubles = singles.float(), None if doubles is None else doubles.float()
         if singles.ndim != 2 or singles.shape[0] != n:
             raise VoteError(f"expected single votes of shape ({n}, classes), got {tuple(singles.shape)}")
         classes = singles.shape[1]

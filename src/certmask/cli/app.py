@@ -322,10 +322,13 @@ def reproduce(
     """The paper's tables and figures, and what goes beyond them: run every model on every data set, then report."""
     from certmask.cli.choices import Choices
     from certmask.cli.reproduce import patches_from, run, run_report
+    from certmask.errors import CertmaskError
     from certmask.experiments import PAPER_MODELS
     from certmask.experiments.plan import Limits
 
     if from_ is not None:
+        if model or data or images or patch_share or dry_run:
+            raise CertmaskError("expected no choice of models, data, images or patches with --from, got one")
         run_report(name, from_, from_ if out == Path("runs/reproduce") else out)
         return
     limits = Limits(images, few_images, most_masks, patches_from(patch_share))

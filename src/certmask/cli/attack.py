@@ -22,7 +22,7 @@ from certmask.classifier import Classifier, device_name
 from certmask.cli.certify import class_aliases
 from certmask.cli.choices import pick_device
 from certmask.cli.console import attack_table, err, out
-from certmask.data import Dataset, load_dataset
+from certmask.data import Dataset, check_source, load_dataset
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError
 from certmask.evaluation import Scheme
@@ -74,6 +74,7 @@ def run(target: Target, budget: Budget, *, at_once: int | None, save: int) -> No
     attempts = plan_attempts(certified, schemes, budget)
     if not attempts:
         raise AttackError(f"expected certified images to attack in {target.results}, got none")
+    check_source(target.data)
     classifier, engine = _deployed(target, certified, schemes)
     photos = certified_photos(certified, _dataset(target, classifier), {a.image for a in attempts}, classifier.size)
     network = None if isinstance(classifier.model, nn.Module) else load_model(target.model, target.weights)

@@ -8,7 +8,7 @@ from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, figures_table, out, progress_bar
 from certmask.covers import Cover
-from certmask.data import Dataset, load_dataset
+from certmask.data import Dataset, check_source, load_dataset
 from certmask.report import summarize
 from certmask.results import read_results
 from certmask.run import certify_run, photo_margin
@@ -18,6 +18,7 @@ from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
 def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
     """Certify a data set with the chosen rules on one cover, then print the table."""
     fixed = choices.fixed_margin()
+    check_source(source)
     classifier = choices.classifier()
     cover = choices.cover(classifier)
     dataset = load_dataset(source, class_aliases(classifier), framing_of(choices.model)).spread(images)

@@ -52,7 +52,17 @@ class Choices:
     def on(self, device: str, precision: str, batch: int | None, backend: str) -> Choices:
         return replace(self, device=device, precision=precision, batch=batch, backend=backend)
 
+    def check(self) -> None:
+        """An error for an option that can be judged without the model."""
+        Patch(*parse_size(self.patch, "patch"))
+        parse_size(self.fold, "fold")
+        if len(set(self.rules)) != len(self.rules):
+            raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
+        for name in self.rules:
+            self._rule(name, self.fixed_margin() or 0.0)
+
     def classifier(self) -> Classifier:
+        self.check()
         device = pick_device(self.device)
         return load_classifier(
             self.model,
@@ -69,8 +79,6 @@ class Choices:
 
     def schemes(self, cover: Cover, margin: float) -> list[Scheme]:
         """One scheme per chosen rule, named after the rule."""
-        if len(set(self.rules)) != len(self.rules):
-            raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
         return [Scheme(cover, self._rule(name, margin), name) for name in self.rules]
 
     def _rule(self, name: str, margin: float) -> Rule:

@@ -103,7 +103,7 @@ def predict(
             list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True)),
         )
 
-    findings = engine.run((to_tensor(image) for image in inputs), program)
+    findings = engine.run((to_tensor(image) for image in inputs), program, clean=False)
     return [finding.value for finding in sorted(findings, key=lambda f: f.number)]
 
 

@@ -14,7 +14,7 @@ from certmask.cli.certify import class_aliases, run_margin
 from certmask.cli.choices import Choices
 from certmask.cli.console import out as screen
 from certmask.cli.console import progress_bar
-from certmask.data import Dataset, load_dataset
+from certmask.data import Dataset, check_source, load_dataset
 from certmask.errors import CertmaskError, ResultsError
 from certmask.experiments import COUNTS, Experiment, chosen
 from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
@@ -76,6 +76,8 @@ def run(
     if dry:
         _print_plan(experiments, *named, limits)
         return
+    for source in named[1]:
+        check_source(source.name)
     for model in named[0] if experiments else ():
         _run_model(experiments, model, named[1], choices, limits, out)
     if name in (COUNTS, "all"):

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from certmask.cli.console import attack_table, figures_table, markdown_table, out
+from certmask.errors import CertmaskError
 from certmask.report import summarize
 from certmask.report.attack_table import attack_lines, attack_markdown
 from certmask.results import Row, read_results
@@ -21,6 +22,8 @@ Printed = tuple[str, Table, list[dict[str, Any]]]
 
 def run(paths: Sequence[Path], *, as_json: bool, markdown: bool) -> None:
     """Print one table per results file."""
+    if as_json and markdown:
+        raise CertmaskError("expected either --json or --markdown, got both")
     collected = []
     for path in paths:
         header, rows = read_results(path)

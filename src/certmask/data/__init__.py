@@ -3,6 +3,16 @@
 from certmask.data.dataset import Dataset, Sample
 from certmask.data.framing import Framing
 from certmask.data.photo import read_photo, to_tensor
-from certmask.data.sources import CIFAR10, class_folders, load_dataset
+from certmask.data.sources import CIFAR10, check_source, class_folders, load_dataset
 
-__all__ = ["CIFAR10", "Dataset", "Framing", "Sample", "class_folders", "load_dataset", "read_photo", "to_tensor"]
+__all__ = [
+    "CIFAR10",
+    "Dataset",
+    "Framing",
+    "Sample",
+    "check_source",
+    "class_folders",
+    "load_dataset",
+    "read_photo",
+    "to_tensor",
+]

@@ -47,11 +47,16 @@ def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, framing: 
         return Dataset(f"cifar10-{'train' if train else 'test'}", samples, Framing(1.0))
     if path.is_dir():
         return Dataset(path.name, tuple(_folder(path, classes)), framing)
-    if path.is_file():
-        return Dataset(path.name, tuple(_csv(path, classes)), framing)
-    raise DataError(
-        f"expected a folder of class folders, a tar, a CSV file or a built-in set ({', '.join(DEMOS)}), got {source!r}"
-    )
+    check_source(source)
+    return Dataset(path.name, tuple(_csv(path, classes)), framing)
+
+
+def check_source(source: str) -> None:
+    """An error if there is nothing at a source: known before a model is loaded for it."""
+    places = (source, f"{source.partition('.tar')[0]}.tar", source.removesuffix(":train").removesuffix(":test"))
+    if source not in DEMOS and not any(Path(place).exists() for place in places):
+        known = f"a folder of class folders, a tar, a CSV file or a built-in set ({', '.join(DEMOS)})"
+        raise DataError(f"expected {known}, got {source!r}")
 
 
 def class_folders(source: str) -> list[str]:

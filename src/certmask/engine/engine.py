@@ -16,7 +16,7 @@ from torch import Tensor
 from certmask.classifier import Classifier, Colour
 from certmask.covers import Cover
 from certmask.engine.forward import Forward
-from certmask.errors import CertmaskError, CoverError
+from certmask.errors import CertmaskError, ClassifierError, CoverError
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking
 from certmask.votes import Votes, VoteStore
@@ -82,16 +82,20 @@ class Engine:
         """The function that is certified: the classifier and the colour of its masks."""
         return {**self.classifier.describe(), "fill": list(self.fill)}
 
-    def run(self, images: Iterable[Tensor], program: Program[T]) -> Iterator[Finding[T]]:
-        """Findings in the order in which they are ready; ``program`` is called with each image's number and store."""
+    def run(self, images: Iterable[Tensor], program: Program[T], *, clean: bool = True) -> Iterator[Finding[T]]:
+        """Findings in the order in which they are ready; ``program`` is called with each image's number and store.
+
+        On ``clean`` images a vote that is NaN or infinite is an error. On others a patch may have brought it about: it
+        counts for no class, and only an image without any vote is an error.
+        """
         if not self._busy.acquire(blocking=False):
             raise CertmaskError("expected one run at a time on an engine, got a second one before the first had ended")
         try:
-            yield from self._run(images, program)
+            yield from self._run(images, program, clean)
         finally:
             self._busy.release()
 
-    def _run(self, images: Iterable[Tensor], program: Program[T]) -> Iterator[Finding[T]]:
+    def _run(self, images: Iterable[Tensor], program: Program[T], clean: bool) -> Iterator[Finding[T]]:
         self.forward.warm_up()
         waiting = enumerate(images)
         self._free = list(range(self.forward.slots))
@@ -103,14 +107,14 @@ class Engine:
             pending = sum(len(case.pending) for case in cases)
             answered = self._launch(cases) if pending >= self.classifier.batch or (pending and not ready) else []
             with self._beside(event):
-                findings = [finding for case in ready for finding in self._advance(case, cases)]
+                findings = [finding for case in ready for finding in self._advance(case, cases, clean)]
                 while more and self._free and self._room(cases):
                     number, image = next(waiting, (-1, None))
                     if image is None:
                         more = False
                     else:
                         cases.append(self._admit(number, image, program))
-                        findings += self._advance(cases[-1], cases)
+                        findings += self._advance(cases[-1], cases, clean)
             yield from findings
 
     def _admit(self, number: int, image: Tensor, program: Program[T]) -> _Case[T]:
@@ -126,20 +130,25 @@ class Engine:
         fits = votes * self.classifier.classes * 4 < self.memory
         return not cases or (pending < 2 * self.classifier.batch and fits)
 
-    def _advance(self, case: _Case[T], cases: list[_Case[T]]) -> Iterator[Finding[T]]:
+    def _advance(self, case: _Case[T], cases: list[_Case[T]], clean: bool) -> Iterator[Finding[T]]:
         """Let a program go on until it asks for passes that are not there yet, or ends."""
         start = time.perf_counter()
         while not len(case.pending):
             try:
                 case.pending = case.store.missing(next(case.asking))
             except StopIteration as stop:
-                self.classifier.checked(torch.from_numpy(case.store.heads()))
+                self._check_voices(case.store, clean)
                 cases.remove(case)
                 self._free.append(case.slot)
                 seconds = case.seconds + time.perf_counter() - start
                 yield Finding(case.number, stop.value, case.store.count, seconds)
                 return
         case.seconds += time.perf_counter() - start
+
+    def _check_voices(self, store: VoteStore, clean: bool) -> None:
+        silent = store.heads()[:, 1] == 0
+        if silent.any() if clean else silent.all():
+            raise ClassifierError(f"expected finite logits from {self.classifier.name}, got NaN or infinity") from None
 
     def _launch(self, cases: list[_Case[T]]) -> list[_Case[T]]:
         """Fill one batch from the cases in order, start it, and return the cases whose every request is under way."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from certmask.classifier import Classifier, Colour, checked_images, float32_mode
+from certmask.classifier import Classifier, Colour, checked_images, compile_options, float32_mode
 from certmask.covers import Cover
 from certmask.engine.masking import MaskTable
 from certmask.errors import ClassifierError
@@ -31,9 +31,12 @@ class Forward:
         self.slots = 2 * classifier.batch
         self._fill = torch.tensor(fill, device=classifier.device).view(1, 3, 1, 1)
         self._images = torch.zeros(self.slots, 3, *classifier.size, device=classifier.device)
-        self._step = torch.compile(self._plain_step, dynamic=False) if classifier.compiled else self._plain_step
+        self._step = self._compiled() if classifier.compiled else self._plain_step
         self._warm = False
         self.bytes_sent = 0
+
+    def _compiled(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        return torch.compile(self._plain_step, dynamic=False, options=dict(compile_options()))
 
     def put(self, slot: int, image: Tensor) -> None:
         """Send one image to the device."""
@@ -86,8 +89,12 @@ class Forward:
         return torch.from_numpy(numbers).to(self.classifier.device, non_blocking=True)
 
     def _plain_step(self, images: Tensor, slots: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask, classify, summarize; no shape here depends on how many masks there are, so one compilation does."""
+        """Mask, classify, summarize; no shape here depends on how many masks there are, so one compilation does.
+
+        Where the network gives no numbers (a patch may bring that about) no class gets a vote: all zeros.
+        """
         outputs = self.classifier.probabilities(self._hide(images[slots], rows, columns))
+        outputs = torch.where(outputs.isfinite().all(dim=1, keepdim=True), outputs, 0.0)
         return outputs, head_of(outputs)
 
     def _hide(self, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

@@ -30,7 +30,11 @@ class Rule(ABC):
     guarantee: ClassVar[Guarantee]
 
     def __init__(self, margin: float = 0.0) -> None:
-        if not isinstance(margin, (int, float)) or not 0 <= margin < float("inf"):
+        if (
+            isinstance(margin, bool)
+            or not isinstance(margin, (int, float, np.floating))
+            or not 0 <= margin < float("inf")
+        ):
             raise CertmaskError(f"expected a margin of at least 0, got {margin!r}")
         self.margin = float(margin)
 
