@@ -31,15 +31,19 @@ def measured_folders(folder: Path) -> list[Path]:
 
 
 def setting(folder: Path) -> str:
-    """One sentence on what all runs have in common, or where they differ."""
-    runs = [run for path in measured_folders(folder) for run, _ in runs_of(path)]
-    headers = [run.file.header for run in runs]
+    """One line per device: what its runs have in common, or where they differ."""
+    headers = [run.file.header for path in measured_folders(folder) for run, _ in runs_of(path)]
+    devices = dict.fromkeys(header["model"]["device"] for header in headers)
+    return "\n".join(f"- {_common([h for h in headers if h['model']['device'] == device])}" for device in devices)
+
+
+def _common(headers: list[Header]) -> str:
     models = [header["model"] for header in headers]
     versions = ", ".join(f"{name} {_all(h['versions'][name] for h in headers)}" for name in ("torch", "timm"))
     compiled = _all({True: "compiled", False: "not compiled"}[m["compiled"]] for m in models)
     device, precision, batch = (_all(m[key] for m in models) for key in ("device", "precision", "batch"))
     margins = _all(f"{margin:g}" for header in headers for margin in _margins(header))
-    return f"{len(runs)} runs on {device}: {precision}, {compiled}, batch {batch}, margin {margins}, {versions}."
+    return f"{len(headers)} runs on {device}: {precision}, {compiled}, batch {batch}, margin {margins}, {versions}."
 
 
 def _all(values: Iterable[object]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from experiment_runs import commands, draw_plots, missing, other_sections, plots, runs_list, setting
 from experiment_tables import gaps_table, measured_tables, paired_tables, tally_table
+from twice import twice
 
 from certmask.certificate import Guarantee
 from certmask.cli.console import markdown_table
@@ -207,6 +208,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "cards": cards_table,
     "cutout": cutout_table,
     "attack": attack_tables,
+    "twice": twice,
     "experiment": measured_tables,
     "paired": paired_tables,
     "tally": tally_table,

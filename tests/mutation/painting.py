@@ -98,6 +98,22 @@ BATCHES = [
         ("test_engine.py::test_same_votes_whatever_the_batch_composition", ONE_FACT),
     ),
     Fault(
+        "kernels chosen by timing",
+        "the compiled network sums in another order in each process, so another function is deployed than was certified",
+        "classifier.py",
+        'return {"deterministic": True} if hasattr(config, "deterministic") else {}',
+        "return {}",
+        ("test_engine.py::test_a_compiled_function_is_the_same_in_every_process",),
+    ),
+    Fault(
+        "NaN has a vote",
+        "a patch that makes the network overflow stops the defence or wins by what is no number",
+        "engine/forward.py",
+        "outputs = torch.where(outputs.isfinite().all(dim=1, keepdim=True), outputs, 0.0)",
+        "outputs = outputs + 0.0",
+        ("test_engine.py::test_a_patch_that_makes_the_network_overflow_breaks_nothing",),
+    ),
+    Fault(
         "company unnoticed",
         "a model that looks at the other pictures of its batch is not refused",
         "classifier.py",

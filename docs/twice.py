@@ -1,0 +1,54 @@
+"""A block on what was certified twice, in two processes: the same verdicts?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from certmask.errors import ResultsError
+from certmask.report.table_forms import markdown_table
+from certmask.report.tables import Cell, Column, Table
+from certmask.results import read_results
+
+Record = dict[str, Any]
+
+
+def twice(folder: Path) -> str:
+    """Every certified run in ``folder`` beside the run of table1 with the same function, on the photos of both."""
+    tables = [read_results(path) for path in sorted((folder.parent / "reproduce" / "table1").glob("*.jsonl.gz"))]
+    rows = [
+        _compared(read_results(path), other)
+        for path in sorted(folder.glob("*-certified.jsonl"))
+        for other in tables
+        if _same_schemes(read_results(path)[0], other[0])
+    ]
+    if not rows:
+        raise ResultsError(f"expected runs in {folder} with defences of table1, got none")
+    columns = (Column("model", words=True), *map(Column, ("photos", "verdicts", "other answer", "other certificate")))
+    return markdown_table(Table("The same defences on the same photos in two processes", columns, rows)).rstrip("\n")
+
+
+def _same_schemes(one: Record, other: Record) -> list[tuple[str, str]]:
+    """Names of the defences that two headers have in common; none where the function is described differently."""
+    if one["model"] != other["model"]:
+        return []
+    return [
+        (mine, theirs)
+        for mine, a in one["schemes"].items()
+        for theirs, b in other["schemes"].items()
+        if a["rule"] == b["rule"] and a["cover"]["digest"] == b["cover"]["digest"]
+    ]
+
+
+def _compared(one: tuple[Record, list[Record]], other: tuple[Record, list[Record]]) -> list[Cell]:
+    theirs = {row["image"]: row for row in other[1]}
+    shared = [(row, theirs[row["image"]]) for row in one[1] if row["image"] in theirs]
+    if any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
+        raise ResultsError(f"expected the same photos in both runs of {one[0]['model']['name']}, got others")
+    pairs = [
+        (a["schemes"][mine], b["schemes"][same]) for a, b in shared for mine, same in _same_schemes(one[0], other[0])
+    ]
+    answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
+    certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
+    figures = (len(shared), len(pairs), answers, certificates)
+    return [Cell(one[0]["model"]["name"]), *(Cell(f"{figure:,}") for figure in figures)]
