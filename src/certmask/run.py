@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
@@ -14,7 +14,7 @@ from certmask.classifier import Classifier, Colour
 from certmask.covers import Cover
 from certmask.data import Dataset, Sample
 from certmask.engine import Engine, Finding
-from certmask.errors import ResultsError
+from certmask.errors import DataError, ResultsError
 from certmask.evaluation import Outcome, Scheme, examine
 from certmask.geometry import Size
 from certmask.margin import measured_margin
@@ -53,8 +53,12 @@ def certify_run(
 
 
 def photo_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset) -> float:
-    """The margin as measured on a data set's first two photos."""
-    return measured_margin(Engine(classifier, covers), list(islice(dataset.tensors(classifier.size), 2)))
+    """The margin as measured on eight photos of a data set; one that cannot be read is not looked at."""
+    photos, some = [], dataset.spread(8)
+    for number in range(len(some)):
+        with suppress(DataError):
+            photos.append(some.tensor(number, classifier.size))
+    return measured_margin(Engine(classifier, covers), photos) if photos else 0.0
 
 
 def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:

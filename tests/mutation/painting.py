@@ -99,7 +99,7 @@ BATCHES = [
     ),
     Fault(
         "kernels chosen by timing",
-        "the compiled network sums in another order in each process, so another function is deployed than was certified",
+        "the compiled network sums in another order in each process, so another function serves than was certified",
         "classifier.py",
         'return {"deterministic": True} if hasattr(config, "deterministic") else {}',
         "return {}",

@@ -37,7 +37,7 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
 
 
 def run_margin(classifier: Classifier, cover: Cover, dataset: Dataset, path: Path) -> tuple[float, str]:
-    """The margin that a run to be continued has recorded, else one measured on the first images; and which it is."""
+    """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
     if path.is_file() and b"\n" in path.read_bytes():
         header, _ = read_results(path)
         margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())

@@ -63,10 +63,12 @@ def plain_table(title: str) -> Table:
 
 
 def figures_table(lines: Sequence[Line], title: str) -> Table:
-    """One row per scheme, in percent; detection and recovery in columns of their own."""
+    """One row per scheme, in percent; detection and recovery in columns of their own; figures are never cut off."""
     grid = plain_table(f"{title}; shares in %, passes per image")
     for number, heading in enumerate(HEADINGS):
-        grid.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
+        grid.add_column(
+            heading, justify="left" if number == 0 else "right", no_wrap=number > 0, min_width=0 if number else 13
+        )
     for line in lines:
         grid.add_row(*cells(line))
     return grid
@@ -97,7 +99,9 @@ def attack_table(lines: Sequence[AttackLine], title: str) -> Table:
     grid = plain_table(title)
     for number, heading in enumerate(ATTACK_HEADINGS):
         justify: Literal["left", "right"] = "left" if number < 2 else "right"
-        grid.add_column(heading.replace(" ", "\n", 1), justify=justify)
+        grid.add_column(
+            heading.replace(" ", "\n", 1), justify=justify, no_wrap=number > 0, min_width=0 if number else 13
+        )
     for line in lines:
         grid.add_row(*line.cells)
     return grid
