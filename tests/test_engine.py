@@ -208,8 +208,8 @@ def test_one_compilation_serves_every_cover(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(graphs) == 1
 
 
-def test_a_compiled_function_is_the_same_in_every_process() -> None:
-    """Kernels are not chosen by timing them; the header says so, and a torch that cannot does not compile by itself."""
+def test_kernels_are_not_chosen_by_timing_them() -> None:
+    """torch is asked not to, the header says so, and a torch that cannot is found out."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24 * 24, 4))
     classifier = Classifier(model, 24, compiled=True, batch=4, precision="fp32")
     with mock.patch("torch.compile") as compiling:

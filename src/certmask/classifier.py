@@ -190,10 +190,10 @@ class Classifier:
 
 
 def compile_options() -> dict[str, bool]:
-    """Options under which a network compiled again, in another process, is the same function to the last bit.
+    """Options under which torch compiles a network without timing kernels; none where it cannot (before 2.10).
 
-    By default torch times several kernels and takes the fastest, which may sum in another order each time. Versions
-    before 2.10 cannot do without: no options.
+    By default it times several and takes the fastest, so that another process may sum in another order and be another
+    function than the one that was certified.
     """
     from torch._inductor import config
 
