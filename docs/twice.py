@@ -16,12 +16,8 @@ Record = dict[str, Any]
 def twice(folder: Path) -> str:
     """Every certified run in ``folder`` beside the run of table1 with the same function, on the photos of both."""
     tables = [read_results(path) for path in sorted((folder.parent / "reproduce" / "table1").glob("*.jsonl.gz"))]
-    rows = [
-        _compared(read_results(path), other)
-        for path in sorted(folder.glob("*-certified.jsonl"))
-        for other in tables
-        if _same_schemes(read_results(path)[0], other[0])
-    ]
+    certified = [read_results(path) for path in sorted(folder.glob("*-certified.jsonl"))]
+    rows = [_compared(one, other) for one in certified for other in tables if _same_schemes(one[0], other[0])]
     if not rows:
         raise ResultsError(f"expected runs in {folder} with defences of table1, got none")
     columns = (Column("model", words=True), *map(Column, ("photos", "verdicts", "other answer", "other certificate")))

@@ -167,8 +167,12 @@ class Classifier:
     def checked(self, probabilities: Tensor) -> Tensor:
         """The same probabilities; an error if the model gave NaN or infinity anywhere."""
         if not torch.isfinite(probabilities).all():
-            raise ClassifierError(f"expected finite logits from {self.name}, got NaN or infinity")
+            raise self.no_numbers()
         return probabilities
+
+    def no_numbers(self) -> ClassifierError:
+        """What to raise where the model gave NaN or infinity."""
+        return ClassifierError(f"expected finite logits from {self.name}, got NaN or infinity")
 
     def describe(self) -> dict[str, Any]:
         """What a results file records: the function that was certified."""

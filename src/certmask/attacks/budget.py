@@ -13,6 +13,7 @@ from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, goals_against
 from certmask.attacks.juries import Juries
 from certmask.attacks.locations import PLACES, SEARCHED, pick_corner
+from certmask.data.dataset import evenly_spaced
 from certmask.errors import AttackError
 from certmask.evaluation import Scheme
 from certmask.geometry import IntArray
@@ -91,8 +92,7 @@ def plan_attempts(run: CertifiedRun, schemes: Sequence[Scheme], budget: Budget) 
     for scheme in schemes:
         goals = goals_against(scheme.rule)
         rows = run.attackable(scheme)
-        count = min(budget.images, len(rows))
-        for number, row in enumerate(rows[n * len(rows) // count] for n in range(count)):
+        for number, row in enumerate(evenly_spaced(rows, min(budget.images, len(rows)))):
             for location in range(budget.locations):
                 for restart in range(budget.restarts):
                     goal = goals[(number + location + restart) % len(goals)]

@@ -57,18 +57,21 @@ HEADINGS = (
 )
 
 
-def plain_table(title: str) -> Table:
-    """A table without vertical lines: it fits a terminal of 80 columns."""
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+def plain_table(title: str, headings: Sequence[str], words: int) -> Table:
+    """A table that fits a terminal of 80 columns: the names in the first column are broken, figures never cut off.
+
+    ``words`` columns are aligned to the left, the others to the right.
+    """
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for number, heading in enumerate(headings):
+        justify: Literal["left", "right"] = "left" if number < words else "right"
+        grid.add_column(heading, justify=justify, no_wrap=number > 0, min_width=0 if number else 13)
+    return grid
 
 
 def figures_table(lines: Sequence[Line], title: str) -> Table:
-    """One row per scheme, in percent; detection and recovery in columns of their own; figures are never cut off."""
-    grid = plain_table(f"{title}; shares in %, passes per image")
-    for number, heading in enumerate(HEADINGS):
-        grid.add_column(
-            heading, justify="left" if number == 0 else "right", no_wrap=number > 0, min_width=0 if number else 13
-        )
+    """One row per scheme, in percent; detection and recovery in columns of their own."""
+    grid = plain_table(f"{title}; shares in %, passes per image", HEADINGS, words=1)
     for line in lines:
         grid.add_row(*cells(line))
     return grid
@@ -96,12 +99,7 @@ def markdown_table(lines: Sequence[Line]) -> str:
 
 def attack_table(lines: Sequence[AttackLine], title: str) -> Table:
     """One row per defence, in attempts and images."""
-    grid = plain_table(title)
-    for number, heading in enumerate(ATTACK_HEADINGS):
-        justify: Literal["left", "right"] = "left" if number < 2 else "right"
-        grid.add_column(
-            heading.replace(" ", "\n", 1), justify=justify, no_wrap=number > 0, min_width=0 if number else 13
-        )
+    grid = plain_table(title, [heading.replace(" ", "\n", 1) for heading in ATTACK_HEADINGS], words=2)
     for line in lines:
         grid.add_row(*line.cells)
     return grid

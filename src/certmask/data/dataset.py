@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 from torch import Tensor
@@ -19,6 +19,8 @@ from certmask.data.photo import to_tensor
 from certmask.errors import DataError
 from certmask.geometry import Size
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -27,6 +29,11 @@ class Sample:
     name: str
     label: int
     photo: Callable[[], Image.Image]
+
+
+def evenly_spaced(items: Sequence[T], count: int) -> list[T]:
+    """``count`` of the items from the first on, as far from one another as possible."""
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Dataset:
         """``count`` photos, evenly spaced from the first on, so that no class folder is favoured; None takes all."""
         if count is None or count >= len(self):
             return self
-        return replace(self, samples=tuple(self.samples[number * len(self) // count] for number in range(count)))
+        return replace(self, samples=tuple(evenly_spaced(self.samples, count)))
 
     def without(self, names: frozenset[str]) -> Dataset:
         """The photos that are not among ``names``."""

@@ -56,4 +56,5 @@ class Framing:
     @classmethod
     def described(cls, record: Mapping[str, Any]) -> Framing:
         """The framing that a results file records."""
-        return cls(record.get("crop", 0.875), record.get("resize", "bicubic"), record.get("squash", False))
+        names = {"crop": "crop", "resize": "resampling", "squash": "squash"}
+        return cls(**{field: record[key] for key, field in names.items() if key in record})

@@ -39,7 +39,7 @@ def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, framing: 
     archive, _, inside = source.partition(".tar")
     if not path.is_dir() and Path(f"{archive}.tar").is_file():
         return Dataset(source, tuple(_tar(Path(f"{archive}.tar"), inside.strip(":/"), classes)), framing)
-    folder = Path(source.removesuffix(":train").removesuffix(":test"))
+    folder = _batches_folder(source)
     if (folder / "test_batch").is_file():
         train = source.endswith(":train")
         batches = [f"data_batch_{n}" for n in range(1, 6)] if train else ["test_batch"]
@@ -53,15 +53,20 @@ def load_dataset(source: str, classes: Sequence[Sequence[str]] | None, framing: 
 
 def check_source(source: str) -> None:
     """An error if there is nothing at a source: known before a model is loaded for it."""
-    places = (source, f"{source.partition('.tar')[0]}.tar", source.removesuffix(":train").removesuffix(":test"))
-    if source not in DEMOS and not any(Path(place).exists() for place in places):
+    places = (Path(source), Path(f"{source.partition('.tar')[0]}.tar"), _batches_folder(source))
+    if source not in DEMOS and not any(place.exists() for place in places):
         known = f"a folder of class folders, a tar, a CSV file or a built-in set ({', '.join(DEMOS)})"
         raise DataError(f"expected {known}, got {source!r}")
 
 
+def _batches_folder(source: str) -> Path:
+    """Where CIFAR-10's batches lie if a source names them, ``FOLDER``, ``FOLDER:train`` or ``FOLDER:test``."""
+    return Path(source.removesuffix(":train").removesuffix(":test"))
+
+
 def class_folders(source: str) -> list[str]:
     """The class names that a data set brings, in order."""
-    if (Path(source.removesuffix(":train").removesuffix(":test")) / "test_batch").is_file():
+    if (_batches_folder(source) / "test_batch").is_file():
         return list(CIFAR10)
     return list(dict.fromkeys(sample.name.split("/")[0] for sample in load_dataset(source, None, 1.0).samples))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from certmask.classifier import Classifier, Colour
 from certmask.covers import Cover
 from certmask.engine.forward import Forward
-from certmask.errors import CertmaskError, ClassifierError, CoverError
+from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking
 from certmask.votes import Votes, VoteStore
@@ -148,7 +148,7 @@ class Engine:
     def _check_voices(self, store: VoteStore, clean: bool) -> None:
         silent = store.heads()[:, 1] == 0
         if silent.any() if clean else silent.all():
-            raise ClassifierError(f"expected finite logits from {self.classifier.name}, got NaN or infinity") from None
+            raise self.classifier.no_numbers() from None
 
     def _launch(self, cases: list[_Case[T]]) -> list[_Case[T]]:
         """Fill one batch from the cases in order, start it, and return the cases whose every request is under way."""

@@ -11,6 +11,7 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.data import Framing
+from certmask.data.sources import IMAGENET_CLASSES
 from certmask.errors import ClassifierError
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, load_weights, read_state_dict
@@ -18,7 +19,6 @@ from certmask.zoo.timm_import import import_timm
 
 DEFAULT_MODEL = "efficientnet-lite0"
 SHIPPED = Path(__file__).parent / "shipped"
-IMAGENET_CLASSES = 1000
 
 
 def load_classifier(
