@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from certmask.classifier import Classifier
 from certmask.covers import spread_cover
+from certmask.data import load_dataset
 from certmask.engine import Engine
-from certmask.errors import ClassifierError
+from certmask.errors import ClassifierError, DataError
 from certmask.evaluation import Scheme, examine
 from certmask.geometry import Patch
 from certmask.margin import measured_margin
 from certmask.rules import JuryRecovery
+from certmask.run import photo_margin
 
 COVER = spread_cover(24, Patch(4, 4), 10, 2)
 
@@ -76,3 +81,16 @@ def test_no_memory_for_one_image_is_an_error(images: Tensor) -> None:
     engine = Engine(Classifier(Cramped(0, 4), 24, batch=4), [COVER])
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         list(examine(engine, images, None, [Scheme(COVER, JuryRecovery())]))
+
+
+def test_a_margin_is_measured_or_refused(network: nn.Module, tmp_path: Path) -> None:
+    """Photos that cannot be read are passed over; without any there is no margin, not one of 0."""
+    classifier = Classifier(network, 24, batch=4, precision="fp32")
+    (tmp_path / "0").mkdir()
+    for name in ("a.png", "b.png"):
+        (tmp_path / "0" / name).write_bytes(b"no picture")
+    dataset = load_dataset(str(tmp_path), None, 1.0)
+    with pytest.raises(DataError, match=r"expected a readable image in .*b\.png"):
+        photo_margin(classifier, [COVER], dataset)
+    Image.new("RGB", (24, 24)).save(tmp_path / "0" / "b.png")
+    assert photo_margin(classifier, [COVER], dataset) == pytest.approx(0, abs=1e-6)

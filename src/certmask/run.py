@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -53,12 +52,15 @@ def certify_run(
 
 
 def photo_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset) -> float:
-    """The margin as measured on eight photos of a data set; one that cannot be read is not looked at."""
+    """The margin as measured on eight photos of a data set, some of which may be unreadable; all of them: an error."""
     photos, some = [], dataset.spread(8)
     for number in range(len(some)):
-        with suppress(DataError):
+        try:
             photos.append(some.tensor(number, classifier.size))
-    return measured_margin(Engine(classifier, covers), photos) if photos else 0.0
+        except DataError:
+            if number == len(some) - 1 and not photos:
+                raise
+    return measured_margin(Engine(classifier, covers), photos)
 
 
 def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:
