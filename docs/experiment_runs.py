@@ -12,6 +12,7 @@ from experiment_tables import experiment_of, measured_tables, paired_tables, run
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS, Experiment, Reported
 from certmask.experiments.drawing import draw, pictures
+from certmask.experiments.experiment import Threat
 from certmask.experiments.reading import Done, Entry, result_paths, unmeasured
 from certmask.report.table_forms import markdown_text
 from certmask.report.tables import NOTHING
@@ -57,12 +58,17 @@ def _margins(header: Header) -> set[float]:
 def commands(folder: Path) -> str:
     """The command lines that the runs took, with the user's own paths in capitals."""
     runs = [run for path in measured_folders(folder) for run, _ in runs_of(path)]
+    few = {_place(run): f" --few-images {len(run.file.rows)}" for run in runs if run.few}
     groups: dict[str, list[str]] = {}
     for run in runs:
         if not run.few:
-            groups.setdefault(_command(run), []).append(run.threat.number)
+            groups.setdefault(_command(run) + few.get(_place(run), ""), []).append(run.threat.number)
     lines = [f"    {command}{_patches(numbers)}" for command, numbers in groups.items()]
     return "\n".join(lines)
+
+
+def _place(run: Done) -> tuple[str, str, str, Threat]:
+    return run.file.path.parent.name, run.model, run.data, run.threat
 
 
 def _command(run: Done) -> str:

@@ -14,13 +14,16 @@ Record = dict[str, Any]
 
 
 def twice(folder: Path) -> str:
-    """Every certified run in ``folder`` beside the run of table1 with the same function, on the photos of both."""
-    tables = [read_results(path) for path in sorted((folder.parent / "reproduce" / "table1").glob("*.jsonl.gz"))]
-    certified = [read_results(path) for path in sorted(folder.glob("*-certified.jsonl"))]
-    rows = [_compared(one, other) for one in certified for other in tables if _same_schemes(one[0], other[0])]
+    """Every run in ``folder`` beside every other run in the repository of the same function with the same defences."""
+    results = folder.parent
+    again = [read_results(path) for path in sorted(folder.glob("*.jsonl.gz"))]
+    paths = [*results.glob("attacks/*-certified.jsonl"), *results.glob("reproduce/table1/*.jsonl.gz")]
+    firsts = [read_results(path) for path in sorted(paths)]
+    rows = [_compared(one, other) for one in again for other in firsts if _same_schemes(one[0], other[0])]
     if not rows:
-        raise ResultsError(f"expected runs in {folder} with defences of table1, got none")
-    columns = (Column("model", words=True), *map(Column, ("photos", "verdicts", "other answer", "other certificate")))
+        raise ResultsError(f"expected runs in {folder} that were made before, got none")
+    words = (Column("model", words=True), Column("compiled", words=True))
+    columns = (*words, *map(Column, ("photos", "verdicts", "other answer", "other certificate")))
     return markdown_table(Table("The same defences on the same photos in two processes", columns, rows)).rstrip("\n")
 
 
@@ -47,4 +50,6 @@ def _compared(one: tuple[Record, list[Record]], other: tuple[Record, list[Record
     answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     figures = (len(shared), len(pairs), answers, certificates)
-    return [Cell(one[0]["model"]["name"]), *(Cell(f"{figure:,}") for figure in figures)]
+    model = one[0]["model"]
+    kernels = "deterministic" if model.get("compile_options") else "kernels timed"
+    return [Cell(model["name"]), Cell(kernels), *(Cell(f"{figure:,}") for figure in figures)]

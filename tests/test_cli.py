@@ -22,6 +22,8 @@ import pytest
 from PIL import Image
 
 from certmask.cli import main
+from certmask.cli.sizes import make_cover
+from certmask.geometry import Patch, Size
 from certmask.results import read_results
 
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
@@ -89,6 +91,49 @@ def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
     assert plan("--patch", "32", "--mask", "32")["paper_count"] is None
     certmask("plan", "--image", "100x150", "--patch", "10x20", "--mask", "30x40", "--draw", tmp_path / "plan.png")
     assert Image.open(tmp_path / "plan.png").size[0] > 800
+
+
+@pytest.mark.parametrize(
+    ("rule", "mask", "tiling", "fold", "expected"),
+    [
+        ("jury-recovery", None, "spread", None, ((80, 80), (2, 2))),
+        ("jury-recovery", None, "spread", "1", ((64, 64), (1, 1))),
+        ("jury-recovery", None, "spread", "3", ((80, 80), (3, 3))),
+        ("jury-recovery", "64", "spread", None, ((64, 64), (2, 2))),
+        ("jury-recovery", "32", "spread", None, ((32, 32), (1, 1))),
+        ("jury-recovery", None, "offset", None, ((64, 64), (1, 1))),
+        ("jury-recovery", None, "patchcleanser", None, ((64, 64), (1, 1))),
+        ("patchcleanser", None, "spread", None, ((64, 64), (1, 1))),
+        ("jury-detection", None, "spread", None, ((64, 64), (1, 1))),
+        ("patchcleanser", None, "spread", "2x2", ((80, 80), (2, 2))),
+        ("published", "96", "spread", "2x3", ((96, 96), (2, 3))),
+    ],
+)
+def test_what_the_options_leave_open_suits_the_rule(
+    rule: str, mask: str | None, tiling: str, fold: str | None, expected: tuple[Size, Size]
+) -> None:
+    cover = make_cover((224, 224), Patch(32, 32), mask, tiling, fold, rule)
+    assert (cover.mask, cover.fold) == expected
+
+
+def test_each_rule_has_its_own_cover_unless_one_is_asked_for(tmp_path: Path) -> None:
+    """A rule that more masks harm is not compared on the masks of another."""
+    rules = ("--rule", "patchcleanser", "--rule", "jury-recovery")
+    common = ("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--images", "2", *rules)
+    own = certmask(*common, "--out", tmp_path / "own.jsonl").stdout
+    assert "patchcleanser: spread 1×1, 36 masks of 9×9" in own
+    assert "jury-recovery: spread 2×2, 81 masks of 11×11" in own
+    same = certmask(*common, "--fold", "1", "--out", tmp_path / "same.jsonl").stdout
+    assert same.count("spread 1×1, 36 masks of 9×9") == 2
+    header = json.loads((tmp_path / "own.jsonl").read_text().splitlines()[0])
+    assert {n: s["cover"]["masks"] for n, s in header["schemes"].items()} == {"patchcleanser": 36, "jury-recovery": 81}
+
+
+def test_plan_names_the_default() -> None:
+    assert "default for jury-recovery: 80×80" in certmask("plan").stdout
+    assert "default" not in certmask("plan", "--fold", "3").stdout
+    assert (plan()["mask"], plan()["fold"], plan()["masks"]) == ([80, 80], [2, 2], 81)
+    assert plan("--image", "6", "--patch", "6")["masks"] == 1
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from certmask.covers import (
     TILINGS,
     Cover,
     custom_cover,
+    default_cover,
     minimal_cover,
     offset_cover,
     patchcleanser_cover,
@@ -439,6 +440,24 @@ def test_patchcleanser_wants_exactly_one_option() -> None:
     assert_refused(CoverError, lambda: patchcleanser_cover(12, Patch(3, 3), per_axis=3, mask=5))
     assert_refused(GeometryError, lambda: patchcleanser_cover(12, Patch(3, 3), mask=2))
     assert_refused(GeometryError, lambda: patchcleanser_cover(12, Patch(13, 3), per_axis=3))
+
+
+def test_the_default_cover_against_32_pixels_on_224() -> None:
+    cover = default_cover(224, Patch(32, 32))
+    assert (cover.mask, cover.fold, cover.min_fold, len(cover)) == ((80, 80), (2, 2), 4, 81)
+    assert len(cover) + cover.pairs("aligned") == 881
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.data())
+def test_the_default_cover_exists_for_every_patch(height: int, width: int, data: st.DataObject) -> None:
+    """Each place as often as promised: 2 per axis, or 1 where the mask covers a single place."""
+    patch = Patch(data.draw(st.integers(1, height)), data.draw(st.integers(1, width)))
+    cover = default_cover((height, width), patch)
+    for axis, (length, side) in enumerate(((height, patch.height), (width, patch.width))):
+        span = -(-(length - side + 1) // 4)
+        assert cover.mask[axis] == side + span - 1
+        assert cover.fold[axis] == min(2, span)
+    assert cover.min_fold >= cover.fold[0] * cover.fold[1]
 
 
 @pytest.mark.parametrize("per_axis", [0, -1, True, (3, 0), 2.5])

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from test_cli import certmask
 
+from certmask import Patch, default_cover
 from certmask.errors import CertmaskError
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.experiment import family
@@ -246,6 +247,137 @@ def test_the_readings_of_the_fold_are_borne_out() -> None:
         assert passes(rows, "jury recovery k=9, aligned") < passes(rows, "jury recovery k=9, all") / 4
 
 
+def test_the_reading_of_75_264_masks_is_borne_out() -> None:
+    (path,) = (RESULTS / "table1").glob("*-few.jsonl.gz")
+    rows = rows_of(path)
+    header = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])
+    cover, exact = (header["schemes"][name]["cover"] for name in ("published k=6", "published, exact minimum k=1"))
+    assert (cover["placed"], cover["masks"], exact["masks"], len(rows)) == (75264, 50176, 5041, 10)
+    for many, few in (("published k=6", "published, exact minimum k=1"),
+                      ("jury detection k=6", "jury detection, exact minimum k=1")):  # fmt: skip
+        for row in rows:
+            one, other = row["schemes"][many], row["schemes"][few]
+            assert (one["certified"], one["alert"]) == (other["certified"], other["alert"])
+
+
+def test_the_readings_of_tables_3_and_4_are_borne_out() -> None:
+    replicated, offset = "published, Replicated k=6", "published, Offset k=6"
+    for rows in measured("table3").values():
+        assert held(rows, replicated) > held(rows, offset)
+        assert clean(rows, replicated) < clean(rows, offset)
+        for row in rows:
+            assert row["schemes"][replicated]["certified"] == row["schemes"]["published, Replicated k=1"]["certified"]
+    for rows in measured("table4").values():
+        assert clean(rows, "published k=6") > clean(rows, "published k=1")
+        assert held(rows, "published k=6") < held(rows, "published k=1")
+        assert held(rows, "jury detection k=6") >= held(rows, "jury detection k=1")
+
+
+def test_the_readings_of_the_mask_sizes_are_borne_out() -> None:
+    for rows in measured("figure-mask-size").values():
+        lost = held(rows, "published, mask 40") - held(rows, "published, mask 120")
+        assert 0.10 < lost / len(rows) < 0.18, "about 14 points"
+        small, medium = "jury detection, mask 40", "jury detection, mask 64"
+        assert held(rows, medium) > held(rows, small) - 0.02 * len(rows)
+        assert passes(rows, medium) < passes(rows, small) / 10
+    points = {"resnet50_v1": (14, 60), "deit_tiny_patch16_224": (10, 18)}
+    for file, rows in measured("appendix-d").items():
+        small, large = "published, mask 56", "published, mask 120"
+        lost = held(rows, small) - held(rows, large)
+        low, high = points[file.split("--")[0]]
+        assert low < 100 * lost / len(rows) < high
+        blurred = 100 * (clean(rows, small) - clean(rows, large)) / len(rows)
+        assert blurred > 2 if file.startswith("resnet50") else abs(blurred) < 1
+        assert held(rows, "jury detection, mask 56") - held(rows, "jury detection, mask 120") < lost / 2
+        assert 10 < passes(rows, small) / passes(rows, large) < 21
+
+
+def test_the_readings_of_the_patch_sizes_are_borne_out() -> None:
+    found = {int(file.split("--patch")[1].removesuffix(".jsonl.gz")): rows
+             for file, rows in measured("figure-patch-size").items()}  # fmt: skip
+    six, detection, cleanser, juries = (
+        "published k=6", "jury detection k=6", "PatchCleanser 6×6", "jury recovery k=4, aligned",
+    )  # fmt: skip
+    for rows in found.values():
+        assert held(rows, six) > held(rows, cleanser) > 0
+        assert held(rows, detection) >= held(rows, six)
+        assert held(rows, juries) >= held(rows, cleanser)
+    assert most(held(found[30], six) - held(found[130], six), held(found[30], six))
+    alerts = [held(found[side], detection, "alert") for side in sorted(found)]
+    assert alerts == sorted(alerts)
+
+
+def proved(rows: list[Row], defence: str) -> float:
+    """Passes of a proof that was completed."""
+    counts = [row["schemes"][defence]["certificate_passes"] for row in rows if row["schemes"][defence]["certified"]]
+    return float(np.mean(counts))
+
+
+DEFAULT = "jury recovery k=4, mask 80, aligned"
+
+
+def test_the_default_cover_is_the_one_that_the_page_chooses() -> None:
+    """On the measured front, and what an engineer gets who asks for nothing."""
+    (path,) = (RESULTS / "pareto").glob("*.jsonl.gz")
+    header, rows = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0]), rows_of(path)
+    assert header["schemes"][DEFAULT]["cover"]["digest"] == default_cover(224, Patch(32, 32)).digest
+    assert header["schemes"][DEFAULT]["rule"]["pairs"] == "aligned"
+    affordable = [name for name in header["schemes"] if proved(rows, name) <= 1000]
+    assert DEFAULT in affordable
+    assert len(affordable) > 5
+    assert all(held(rows, name) < held(rows, DEFAULT) for name in affordable if name != DEFAULT)
+
+
+def test_the_readings_of_the_front_are_borne_out() -> None:
+    for rows in measured("pareto").values():
+        names = list(rows[0]["schemes"])
+        grids = [name for name in names if name.startswith("PatchCleanser")]
+        assert all(held(rows, name) < held(rows, DEFAULT) for name in grids)
+        assert proved(rows, "PatchCleanser 12×12") > 11 * proved(rows, DEFAULT)
+        for cheap in ("PatchCleanser 3×3", "PatchCleanser 4×4"):
+            assert all(held(rows, n) <= held(rows, cheap) for n in names if proved(rows, n) <= proved(rows, cheap))
+        sixes = [held(rows, f"PatchCleanser {n}×{n}") for n in (6, 9, 12)]
+        assert max(sixes) - min(sixes) <= 0.01 * len(rows)
+        smaller = "jury recovery k=4, mask 64, aligned"
+        assert held(rows, smaller) - held(rows, DEFAULT) == 1
+        assert 4 < proved(rows, smaller) / proved(rows, DEFAULT) < 5
+        dear = [n for n in names if n.startswith("jury") and ("k=9" in n or n.endswith("all")) and "mask 80" in n]
+        assert all(held(rows, name) - held(rows, DEFAULT) <= 3 for name in names if name.startswith("jury"))
+        assert all(proved(rows, name) > 2 * proved(rows, DEFAULT) for name in dear)
+        for size in (112, 96, 80, 64):
+            mean, logs, labels = (held(rows, f"jury recovery k=4, mask {size}, aligned{end}")
+                                  for end in ("", ", mean log-probability", ", label majority"))  # fmt: skip
+            assert abs(mean - logs) <= 0.02 * len(rows)
+            assert labels < mean
+
+
+def test_nowhere_is_the_default_cover_behind_beyond_chance() -> None:
+    lines = grids(tables.paired_tables(RESULTS / "table1"))[
+        "juries at fold 2×2 against PatchCleanser, about as many passes"
+    ]
+    assert len({line["model"] for line in lines}) == 6
+    for line in lines:
+        if int(line["only the second"]) > int(line["only the first"]):
+            assert float(line["p"]) > 0.05
+    corrected = re.findall(r"after Holm\) in (\d)\.", tables.paired_tables(RESULTS / "pareto"))
+    assert (len(corrected), corrected.count("1")) == (8, 1)
+
+
+def test_another_process_came_to_the_same_verdicts() -> None:
+    """What the page says of compiling: equal without timed kernels, not with them."""
+    lines = grids(generate.KINDS["twice"](ROOT / "results" / "twice"))[
+        "The same defences on the same photos in two processes"
+    ]
+    (fixed,) = [line for line in lines if line["compiled"] == "deterministic"]
+    assert (fixed["verdicts"], fixed["other answer"], fixed["other certificate"]) == ("4,320", "0", "0")
+    timed = [line for line in lines if line["compiled"] == "kernels timed"]
+    assert len(timed) == 3
+    assert sum(int(line["other certificate"]) for line in timed) > 0
+    for path in RESULTS.glob("*/*.jsonl.gz"):
+        model = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])["model"]
+        assert model["compile_options"] == {"deterministic": True}
+
+
 def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFixture[str],
                                              monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     text = generate.filled(page("experiment", "results/reproduce/fold"))
@@ -344,7 +476,11 @@ def test_what_is_missing_is_what_no_run_stands_beside(copy: Path) -> None:
         f"- {e.place}".split(": ")[0] for e in EXPERIMENTS.values() if e.reported
     ]
     now = dict(line.removeprefix("- ").split(": ", 1) for line in runs.missing(RESULTS).splitlines())
-    files = [file.removesuffix(".jsonl.gz").split("--") for file in measured("table1", "published k=6")]
+    files = [
+        path.name.removesuffix(".jsonl.gz").removesuffix("-few").split("--")
+        for path in (RESULTS / "table1").glob("*.jsonl.gz")
+        if "published k=6" in rows_of(path)[0]["schemes"]
+    ]
     there = {(family(model), data, patch) for model, data, patch in files}
     for reported in EXPERIMENTS["table1"].reported:
         if reported.model:

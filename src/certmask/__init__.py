@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from certmask.classifier import Classifier as Classifier
     from certmask.covers import Cover as Cover
     from certmask.covers import custom_cover as custom_cover
+    from certmask.covers import default_cover as default_cover
     from certmask.covers import minimal_cover as minimal_cover
     from certmask.covers import offset_cover as offset_cover
     from certmask.covers import patchcleanser_cover as patchcleanser_cover
@@ -52,6 +53,7 @@ _ROOMS = {
     "covers": [
         "Cover",
         "custom_cover",
+        "default_cover",
         "minimal_cover",
         "offset_cover",
         "patchcleanser_cover",

@@ -61,7 +61,7 @@ def plan(
     patch: PatchOption = "32",
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
-    fold: FoldOption = "1x1",
+    fold: FoldOption = None,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Most passes that one recovery certificate may take.")
     ] = None,
@@ -82,7 +82,7 @@ def predict(
     patch: PatchOption = "32",
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
-    fold: FoldOption = "1x1",
+    fold: FoldOption = None,
     rule: Annotated[str, typer.Option("--rule", help="One of the rules that `certify` knows.")] = "jury-recovery",
     pairs: PairsOption = "aligned",
     aggregate: AggregateOption = "mean-probability",
@@ -113,7 +113,7 @@ def certify(
     patch: PatchOption = "32",
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
-    fold: FoldOption = "1x1",
+    fold: FoldOption = None,
     rule: RuleOption = None,
     pairs: PairsOption = "aligned",
     aggregate: AggregateOption = "mean-probability",
@@ -332,7 +332,7 @@ def reproduce(
         run_report(name, from_, from_ if out == Path("runs/reproduce") else out)
         return
     limits = Limits(images, few_images, most_masks, patches_from(patch_share))
-    choices = Choices("", None, "32", None, "spread", "1x1", [], "aligned", "mean-probability", 0.5, margin)
+    choices = Choices("", None, "32", None, "spread", None, [], "aligned", "mean-probability", 0.5, margin)
     choices = choices.on(device, precision, batch, backend)
     run(name, model or PAPER_MODELS, data or [], choices, limits, out, dry=dry_run)
 

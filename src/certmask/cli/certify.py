@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from certmask.classifier import Classifier
@@ -11,23 +12,27 @@ from certmask.covers import Cover
 from certmask.data import Dataset, check_source, load_dataset
 from certmask.report import summarize
 from certmask.results import read_results
+from certmask.rules import Undefended
 from certmask.run import certify_run, photo_margin
 from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
 
 
 def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
-    """Certify a data set with the chosen rules on one cover, then print the table."""
+    """Certify a data set with the chosen rules, then print the table."""
     fixed = choices.fixed_margin()
     check_source(source)
     classifier = choices.classifier()
-    cover = choices.cover(classifier)
+    covers = choices.covers(classifier)
     dataset = load_dataset(source, class_aliases(classifier), framing_of(choices.model)).spread(images)
     if skip_bad:
         dataset, bad = dataset.readable()
         err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
-    margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, cover, dataset, path)
-    schemes = choices.schemes(cover, margin)
-    out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {cover}; {len(dataset)} images")
+    margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, covers, dataset, path)
+    schemes = choices.schemes(covers, margin)
+    out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
+    for scheme in schemes:
+        if not isinstance(scheme.rule, Undefended):
+            out.print(f"  {scheme.name}: {scheme.cover}")
     with progress_bar(len(dataset)) as progress:
         header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
     out.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
@@ -36,13 +41,13 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
 
 
-def run_margin(classifier: Classifier, cover: Cover, dataset: Dataset, path: Path) -> tuple[float, str]:
+def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, path: Path) -> tuple[float, str]:
     """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
     if path.is_file() and b"\n" in path.read_bytes():
         header, _ = read_results(path)
         margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())
         return max(margins, default=0.0), "as in the file"
-    return photo_margin(classifier, [cover], dataset), "measured"
+    return photo_margin(classifier, covers, dataset), "measured"
 
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:

@@ -38,7 +38,7 @@ class Choices:
     patch: str
     mask: str | None
     tiling: str
-    fold: str
+    fold: str | None
     rules: Sequence[str]
     pairs: str
     aggregate: str
@@ -55,7 +55,8 @@ class Choices:
     def check(self) -> None:
         """An error for an option that can be judged without the model."""
         Patch(*parse_size(self.patch, "patch"))
-        parse_size(self.fold, "fold")
+        if self.fold is not None:
+            parse_size(self.fold, "fold")
         if len(set(self.rules)) != len(self.rules):
             raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
         for name in self.rules:
@@ -73,13 +74,15 @@ class Choices:
             backend=pick_backend(self.backend, device),
         )
 
-    def cover(self, classifier: Classifier) -> Cover:
+    def covers(self, classifier: Classifier) -> list[Cover]:
+        """One cover per chosen rule."""
         patch = Patch(*parse_size(self.patch, "patch"))
-        return make_cover(classifier.size, patch, self.mask, self.tiling, self.fold)
+        return [make_cover(classifier.size, patch, self.mask, self.tiling, self.fold, rule) for rule in self.rules]
 
-    def schemes(self, cover: Cover, margin: float) -> list[Scheme]:
+    def schemes(self, covers: Sequence[Cover], margin: float) -> list[Scheme]:
         """One scheme per chosen rule, named after the rule."""
-        return [Scheme(cover, self._rule(name, margin), name) for name in self.rules]
+        named = zip(self.rules, covers, strict=True)
+        return [Scheme(cover, self._rule(name, margin), name) for name, cover in named]
 
     def _rule(self, name: str, margin: float) -> Rule:
         if name == "undefended":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from certmask.cli.choices import pick_backend, pick_device
 from certmask.cli.console import figures_table, out, progress_bar
-from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
+from certmask.covers import default_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.evaluation import Scheme
 from certmask.geometry import Patch
@@ -23,7 +23,7 @@ def demo_schemes() -> list[Scheme]:
     """The defences that the demo compares, all against a 32×32 patch (2 % of the picture)."""
     offset = offset_cover(224, PATCH, 96, (2, 3))
     single = spread_cover(224, PATCH, 80)
-    fourfold = spread_cover(224, PATCH, 80, 2)
+    fourfold = default_cover(224, PATCH)
     return [
         Scheme(single, Undefended(), "undefended"),
         Scheme(offset, Published(), "published rule k=6"),

@@ -14,10 +14,14 @@ PatchOption = Annotated[
     str, typer.Option("--patch", help="Largest patch to defend against, in pixels of the model's input.")
 ]
 MaskOption = Annotated[
-    str | None, typer.Option("--mask", help="Mask size; default: the one that needs 6 masks per axis.")
+    str | None,
+    typer.Option("--mask", help="Mask size; default: such that 4 per axis cover each place once (6 with fold 1x1)."),
 ]
 TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
-FoldOption = Annotated[str, typer.Option("--fold", help="How often each place is covered, per axis: 2x2 or 3x2 or 1.")]
+FoldOption = Annotated[
+    str | None,
+    typer.Option("--fold", help="How often each place is covered, per axis; default: 2x2 for jury-recovery, else 1x1."),
+]
 ModelOption = Annotated[
     str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")
 ]

@@ -10,10 +10,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from certmask.cli.sizes import default_mask, make_cover, parse_size
+from certmask.cli.sizes import make_cover, parse_size
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError, GeometryError
-from certmask.geometry import Patch, Size, minimum_masks
+from certmask.geometry import Patch, Size, minimum_masks, smallest_mask
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
 
 PER_AXIS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
@@ -25,7 +25,7 @@ def run(
     patch: str,
     mask: str | None,
     tiling: str,
-    fold: str,
+    fold: str | None,
     *,
     budget: int | None,
     as_json: bool,
@@ -33,6 +33,8 @@ def run(
 ) -> None:
     """Print what a cover costs; without a mask size, a choice of them."""
     size, threat = parse_size(image, "image"), Patch(*parse_size(patch, "patch"))
+    if fold is None:
+        fold = "x".join(map(str, make_cover(size, threat, mask, tiling, None).fold))
     if mask is None and budget is None and not as_json and draw is None:
         _print(_choice(size, threat, tiling, fold), size, threat)
         return
@@ -93,7 +95,7 @@ def _paper(cover: Cover, which: str) -> int | None:
 
 def _choice(image: Size, patch: Patch, tiling: str, fold: str) -> list[Cover]:
     """Covers with masks from large to small."""
-    sizes = dict.fromkeys(default_mask(image, patch, n) for n in PER_AXIS)
+    sizes = dict.fromkeys(smallest_mask(image, patch, (n, n)) for n in PER_AXIS)
     covers = []
     for height, width in sizes:
         try:
@@ -143,3 +145,6 @@ def _print(covers: list[Cover], image: Size, patch: Patch) -> None:
     console = Console(highlight=False)
     console.print(grid)
     console.print("  detection takes one pass per mask; a recovery certificate also looks at the pairs", style="dim")
+    default = make_cover(image, patch, None, first.tiling, None)
+    if len(covers) > 1 and default.fold == first.fold:
+        console.print(f"  default for jury-recovery: {default.mask[0]}×{default.mask[1]}", style="dim")

@@ -59,12 +59,12 @@ def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path |
     """Predict each photo; whether one raised an alert."""
     fixed = choices.fixed_margin()
     classifier = choices.classifier()
-    cover = choices.cover(classifier)
+    covers = choices.covers(classifier)
     framing = framing_of(choices.model)
     inputs = [framing(read_photo(photo), classifier.size) for photo in photos]
     if fixed is None:
-        fixed = measured_margin(Engine(classifier, [cover]), [to_tensor(image) for image in inputs[:8]])
-    scheme = choices.schemes(cover, fixed)[0]
+        fixed = measured_margin(Engine(classifier, covers), [to_tensor(image) for image in inputs[:8]])
+    scheme = choices.schemes(covers, fixed)[0]
     predictions = predict(classifier, scheme, photos, inputs)
     if as_json:
         typer.echo(json.dumps([p.describe() for p in predictions], ensure_ascii=False, indent=2))

@@ -136,7 +136,7 @@ def _margin(
     """The margin of a run, and the one to go on with: as given, as in its file, or measured once per data set."""
     if known is not None and (given or not one.path(out).exists()):
         return known, known
-    margin, origin = run_margin(classifier, one.cases[0].cover(one.threat, one.image), dataset, one.path(out))
+    margin, origin = run_margin(classifier, [one.cases[0].cover(one.threat, one.image)], dataset, one.path(out))
     screen.print(f"margin {margin:.3g} ({origin})", markup=False)
     return margin, known if known is not None else margin
 

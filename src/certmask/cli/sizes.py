@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from certmask.covers import TILINGS, Cover
+from certmask.covers.default import FOLD, default_fold, default_mask
 from certmask.errors import CertmaskError
 from certmask.geometry import Patch, Size, minimum_masks
 
 MOST_MASKS = 200_000
-MASKS_PER_AXIS = 6
-"""The default mask is the one with which this many masks per axis cover every place once."""
 
 
 def parse_size(text: str, what: str) -> Size:
@@ -21,18 +20,16 @@ def parse_size(text: str, what: str) -> Size:
     return int(found[1]), int(found[2] or found[1])
 
 
-def default_mask(image: Size, patch: Patch, per_axis: int = MASKS_PER_AXIS) -> Size:
-    """The smallest mask with which ``per_axis`` masks per axis cover every place once."""
-    n_y, n_x = patch.positions(image)
-    return patch.height + -(-n_y // per_axis) - 1, patch.width + -(-n_x // per_axis) - 1
-
-
-def make_cover(image: Size, patch: Patch, mask: str | None, tiling: str, fold: str) -> Cover:
-    """The cover that the options describe."""
+def make_cover(
+    image: Size, patch: Patch, mask: str | None, tiling: str, fold: str | None, rule: str = "jury-recovery"
+) -> Cover:
+    """The cover that the options describe; what they leave open is chosen to suit the rule."""
     if tiling not in TILINGS:
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
-    size = default_mask(image, patch) if mask is None else parse_size(mask, "mask")
-    folds = parse_size(fold, "fold")
+    many = rule == "jury-recovery" and tiling == "spread"
+    wanted = parse_size(fold, "fold") if fold else FOLD if many else (1, 1)
+    size = parse_size(mask, "mask") if mask else default_mask(image, patch, wanted)
+    folds = default_fold(patch, size) if many and not fold else wanted
     count = minimum_masks(image, patch, size, folds[0] * folds[1])
     if count > MOST_MASKS:
         raise CertmaskError(

@@ -1,6 +1,7 @@
 """The ways to build a cover; each returns masks together with their verified fold."""
 
 from certmask.covers.cover import Cover, custom_cover
+from certmask.covers.default import default_cover
 from certmask.covers.tilings import (
     TILINGS,
     minimal_cover,
@@ -14,6 +15,7 @@ __all__ = [
     "TILINGS",
     "Cover",
     "custom_cover",
+    "default_cover",
     "minimal_cover",
     "offset_cover",
     "patchcleanser_cover",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from certmask.covers.axis import clamped_starts, minimal_starts, spread_starts
 from certmask.covers.cover import Cover, build
 from certmask.errors import CoverError
-from certmask.geometry import Mask, Patch, Size, checked_size, reach
+from certmask.geometry import Mask, Patch, Size, checked_size, reach, smallest_mask
 from certmask.geometry.paper import effective_coverage
 
 Starts = Callable[[int, int, int], list[list[int]]]
@@ -66,15 +66,11 @@ def patchcleanser_cover(
     image = checked_size(image, "image")
     if (per_axis is None) == (mask is None):
         raise CoverError(f"expected either per_axis or mask, got per_axis={per_axis!r} and mask={mask!r}")
-    positions = patch.positions(image)
     if per_axis is not None:
-        n = checked_size(per_axis, "masks per axis")
-        stride = -(-positions[0] // n[0]), -(-positions[1] // n[1])
-        mask = patch.height + stride[0] - 1, patch.width + stride[1] - 1
-    else:
-        assert mask is not None
-        mask = checked_size(mask, "mask")
-        stride = reach(patch, mask)
+        mask = smallest_mask(image, patch, checked_size(per_axis, "masks per axis"))
+    assert mask is not None
+    image, mask, _ = _checked(image, patch, mask, 1)
+    stride = reach(patch, mask)
     grid = [
         Mask(top, left, *mask)
         for top in clamped_starts(image[0], mask[0], stride[0])

@@ -132,7 +132,8 @@ def _draw_line(axes: Axes, kind: str, measure: str, entries: Sequence[Entry], nu
     high = [100 * (s.interval[1] - s.value) for s in shares]
     style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
     label = points[0][2].series
-    axes.errorbar(xs, [100 * s.value for s in shares], [low, high], label=label, elinewidth=0.8, capsize=2, **style)
+    bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "ecolor": (style["color"], 0.45)}
+    axes.errorbar(xs, [100 * s.value for s in shares], [low, high], label=label, **bars, **style)
     printed = [(x, value) for x, _, e in points if (value := paper_value(measure, e)) is not None]
     if printed:
         paper = f"{label}: reported by the paper"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from certmask.covers import TILINGS, Cover
 from certmask.errors import CertmaskError
 from certmask.evaluation import Scheme
-from certmask.geometry import Patch, Size
+from certmask.geometry import Patch, Size, smallest_mask
 from certmask.rules import Rule
 
 PAPER_SIDE = 224
@@ -72,8 +72,7 @@ class Case:
         if self.mask is not None:
             return max(scaled(self.mask, image[0]), patch.height + 1), max(scaled(self.mask, image[1]), patch.width + 1)
         assert self.per_axis is not None
-        (n_y, n_x), k = patch.positions(image), self.per_axis
-        return patch.height + -(-n_y // k) - 1, patch.width + -(-n_x // k) - 1
+        return smallest_mask(image, patch, (self.per_axis, self.per_axis))
 
     def cover(self, threat: Threat, image: Size) -> Cover:
         patch = threat.patch(image)

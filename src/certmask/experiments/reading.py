@@ -51,8 +51,7 @@ class Entry:
 
 def read_done(experiment: Experiment, folder: Path) -> list[Done]:
     """The results of an experiment under ``folder`` by model, data and patch; runs without an image are left out."""
-    empty = unstarted(experiment, folder)
-    paths = [path for path in result_paths(experiment, folder) if path not in empty]
+    paths = [path for path in result_paths(experiment, folder) if _has_rows(path)]
     if not paths:
         raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
     done = [_done(experiment, path) for path in paths]
@@ -61,7 +60,11 @@ def read_done(experiment: Experiment, folder: Path) -> list[Done]:
 
 def unstarted(experiment: Experiment, folder: Path) -> list[Path]:
     """Results files of runs that were stopped before their first image was done: a header and no more."""
-    return [path for path in result_paths(experiment, folder) if not read_results(path)[1]]
+    return [path for path in result_paths(experiment, folder) if not _has_rows(path)]
+
+
+def _has_rows(path: Path) -> bool:
+    return bool(read_results(path)[1])
 
 
 def result_paths(experiment: Experiment, folder: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """Patches, masks, districts, juries and counts: integers only, no images and no models."""
 
-from certmask.geometry.counts import minimum_masks, minimum_per_axis, reach
+from certmask.geometry.counts import minimum_masks, minimum_per_axis, reach, smallest_mask
 from certmask.geometry.districts import Districts, IntArray, find_districts
 from certmask.geometry.shapes import Mask, Patch, Size, checked_size
 
@@ -15,4 +15,5 @@ __all__ = [
     "minimum_masks",
     "minimum_per_axis",
     "reach",
+    "smallest_mask",
 ]

@@ -15,6 +15,12 @@ def reach(patch: Patch, mask: Size) -> Size:
     return mask[0] - patch.height + 1, mask[1] - patch.width + 1
 
 
+def smallest_mask(image: Size, patch: Patch, per_axis: Size) -> Size:
+    """The smallest mask with which so many masks per axis cover every position once."""
+    n_y, n_x = patch.positions(image)
+    return patch.height + -(-n_y // per_axis[0]) - 1, patch.width + -(-n_x // per_axis[1]) - 1
+
+
 def minimum_per_axis(image: Size, patch: Patch, mask: Size) -> Size:
     """The fewest masks per axis that cover every position once: ``⌈n/s⌉``."""
     (n_y, n_x), (s_y, s_x) = patch.positions(image), reach(patch, mask)
