@@ -73,7 +73,8 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
             shares.append((line.false_alerts, ORANGE, "false alerts", "xx"))
         rows = [next(place) for _ in shares]
         for row, (share, colour, label, hatch) in zip(rows, shares, strict=True):
-            _bar(axes, row, share, colour, label if line is group[0] else "_", hatch)
+            beside = 100 * line.clean.value if row == rows[0] else 0.0
+            _bar(axes, row, share, colour, label if line is group[0] else "_", hatch, beside)
         clean = "clean accuracy" if line is group[0] else "_"
         axes.plot([100 * line.clean.value], [rows[0]], "D", color="black", mfc="white", ms=5.5, label=clean, zorder=4)
         places.append(sum(rows) / len(rows))
@@ -85,7 +86,8 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.4, borderaxespad=0.2)
 
 
-def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hatch: str) -> None:
+def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hatch: str, beside: float) -> None:
+    """A bar with its whisker and its figure, which makes way for a mark that stands ``beside`` it."""
     if share is None:
         return
     value, (low, high) = 100 * share.value, (100 * edge for edge in share.interval)
@@ -93,7 +95,8 @@ def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hat
         row, value, height=0.72, color=colour, alpha=0.85, hatch=hatch, edgecolor="white", linewidth=0, label=label
     )
     axes.plot([low, high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
-    axes.annotate(f"{value:.1f}", (high, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+    end = beside + 1 if high - 1 < beside < high + 8 else high
+    axes.annotate(f"{value:.1f}", (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
 def price_plot(lines: Sequence[Findings], names: Sequence[str]) -> bytes:
@@ -176,8 +179,8 @@ def _dissent_panel(axes: Axes, run: RunFile, line: Findings) -> None:
         below = [sum(pair) for pair in zip(below, counts, strict=True)]
     axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images")
     axes.set(xticks=bins, xticklabels=[dissent_range(place, line.masks or 0) for place in bins])
-    axes.set_title(plot_text(line.scheme, 34))
-    axes.tick_params(axis="x", labelsize=9.5 if len(bins) < 7 else 7.5)
+    axes.set_title(plot_text(line.scheme, 26))
+    axes.tick_params(axis="x", labelsize=9.5 if len(bins) < 7 else 7.5, rotation=0 if len(bins) < 8 else 40)
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 
