@@ -10,6 +10,7 @@ from pathlib import Path
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS, Comparison, Experiment
+from certmask.experiments.counts import counts_table
 from certmask.experiments.pairing import Paired, paired
 from certmask.experiments.reading import Done, Entry, entries, read_done
 from certmask.experiments.sheets import number_text, patch_text, reported_cells, share_cell, size_text
@@ -211,3 +212,8 @@ def measured_gap(run: Done, first: str, second: str) -> Cell:
     error = sqrt(sum((a - mean) ** 2 for a in apart)) / len(apart)
     low, high = (100 * (mean + sign * 1.96 * error) for sign in (-1, 1))
     return Cell(f"{100 * mean:+.1f}", f"({low:+.1f} to {high:+.1f})")
+
+
+def mask_counts(_: Path) -> str:
+    """How many masks are needed: arithmetic alone, no file is read."""
+    return markdown_table(counts_table()).rstrip("\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiment_runs import commands, draw_plots, missing, other_sections, plots, runs_list, setting
-from experiment_tables import gaps_table, measured_tables, paired_tables, tally_table
+from experiment_tables import gaps_table, mask_counts, measured_tables, paired_tables, tally_table
 from twice import twice
 
 from certmask.certificate import Guarantee
@@ -218,6 +218,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "commands": commands,
     "runs": runs_list,
     "missing": missing,
+    "counts": mask_counts,
 }
 
 
