@@ -145,7 +145,8 @@ def _paired_table(tested: Sequence[tuple[Paired, float]]) -> Table:
          Cell(f"{p.chance:.2g}"), Cell(f"{adjusted:.2g}")]
         for p, adjusted in tested
     ]  # fmt: skip
-    return Table(first.question, [*words, *map(Column, figures)], rows, (_summary(tested),))
+    notes = (_summary(tested), *([first.note] if first.note else []))
+    return Table(first.question, [*words, *map(Column, figures)], rows, notes)
 
 
 def _summary(tested: Sequence[tuple[Paired, float]]) -> str:

@@ -14,7 +14,7 @@ Record = dict[str, Any]
 
 
 def twice(folder: Path) -> str:
-    """Every run in ``folder`` beside every other run in the repository of the same function with the same defences."""
+    """Every run in ``folder`` beside the gauntlet's and table1's of the same function with the same defences."""
     results = folder.parent
     again = [read_results(path) for path in sorted(folder.glob("*.jsonl.gz"))]
     paths = [*results.glob("attacks/*-certified.jsonl"), *results.glob("reproduce/table1/*.jsonl.gz")]
@@ -42,6 +42,8 @@ def _same_schemes(one: Record, other: Record) -> list[tuple[str, str]]:
 def _compared(one: tuple[Record, list[Record]], other: tuple[Record, list[Record]]) -> list[Cell]:
     theirs = {row["image"]: row for row in other[1]}
     shared = [(row, theirs[row["image"]]) for row in one[1] if row["image"] in theirs]
+    if not shared:
+        raise ResultsError(f"expected photos that both runs of {one[0]['model']['name']} have, got none")
     if any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
         raise ResultsError(f"expected the same photos in both runs of {one[0]['model']['name']}, got others")
     pairs = [

@@ -125,6 +125,8 @@ def test_each_rule_has_its_own_cover_unless_one_is_asked_for(tmp_path: Path) -> 
     assert "jury-recovery: spread 2×2, 81 masks of 11×11" in own
     same = certmask(*common, "--fold", "1", "--out", tmp_path / "same.jsonl").stdout
     assert same.count("spread 1×1, 36 masks of 9×9") == 2
+    bare = (*common[:5], "30", "--images", "2", "--rule", "undefended", "--tiling", "offset")
+    certmask(*bare, "--out", tmp_path / "bare.jsonl")
     header = json.loads((tmp_path / "own.jsonl").read_text().splitlines()[0])
     assert {n: s["cover"]["masks"] for n, s in header["schemes"].items()} == {"patchcleanser": 36, "jury-recovery": 81}
 
@@ -134,6 +136,9 @@ def test_plan_names_the_default() -> None:
     assert "default" not in certmask("plan", "--fold", "3").stdout
     assert (plan()["mask"], plan()["fold"], plan()["masks"]) == ([80, 80], [2, 2], 81)
     assert plan("--image", "6", "--patch", "6")["masks"] == 1
+    small = certmask("plan", "--image", "8", "--patch", "4", "--tiling", "offset").stdout
+    assert small.splitlines()[0].startswith("offset cover, fold 1×1, of 8×8")
+    certmask("plan", "--image", "32", "--patch", "27", "--tiling", "replicated", "--mask", "30", "--fold", "1x1")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +148,8 @@ def test_plan_names_the_default() -> None:
         (("--patch", "300"), "got 300×300"),
         (("--patch", "x"), "got 'x'"),
         (("--patch", "0"), "got '0'"),
+        (("--mask", ""), "got ''"),
+        (("--fold", ""), "got ''"),
         (("--fold", "2x0"), "got '2x0'"),
         (("--mask", "64", "--fold", "50"), "got 50"),
         (("--tiling", "round"), "got 'round'"),

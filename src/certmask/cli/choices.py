@@ -11,7 +11,7 @@ import torch
 
 from certmask.classifier import Classifier
 from certmask.cli.sizes import make_cover, parse_size
-from certmask.covers import Cover
+from certmask.covers import Cover, default_cover
 from certmask.errors import CertmaskError
 from certmask.evaluation import Scheme
 from certmask.geometry import Patch
@@ -77,7 +77,12 @@ class Choices:
     def covers(self, classifier: Classifier) -> list[Cover]:
         """One cover per chosen rule."""
         patch = Patch(*parse_size(self.patch, "patch"))
-        return [make_cover(classifier.size, patch, self.mask, self.tiling, self.fold, rule) for rule in self.rules]
+        return [
+            default_cover(classifier.size, patch)
+            if rule == "undefended"
+            else make_cover(classifier.size, patch, self.mask, self.tiling, self.fold, rule)
+            for rule in self.rules
+        ]
 
     def schemes(self, covers: Sequence[Cover], margin: float) -> list[Scheme]:
         """One scheme per chosen rule, named after the rule."""

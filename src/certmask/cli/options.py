@@ -20,7 +20,7 @@ MaskOption = Annotated[
 TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
 FoldOption = Annotated[
     str | None,
-    typer.Option("--fold", help="How often each place is covered, per axis; default: 2x2 for jury-recovery, else 1x1."),
+    typer.Option("--fold", help="Masks over each place, per axis; default: 2x2 for jury-recovery on spread, else 1x1."),
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")

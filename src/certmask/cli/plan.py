@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from certmask.cli.sizes import make_cover, parse_size
-from certmask.covers import Cover
+from certmask.covers import Cover, default_cover
 from certmask.errors import CertmaskError, CoverError, GeometryError
 from certmask.geometry import Patch, Size, minimum_masks, smallest_mask
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
@@ -34,7 +34,7 @@ def run(
     """Print what a cover costs; without a mask size, a choice of them."""
     size, threat = parse_size(image, "image"), Patch(*parse_size(patch, "patch"))
     if fold is None:
-        fold = "x".join(map(str, make_cover(size, threat, mask, tiling, None).fold))
+        fold = "x".join(map(str, make_cover(size, threat, mask, tiling, None).fold)) if tiling == "spread" else "1x1"
     if mask is None and budget is None and not as_json and draw is None:
         _print(_choice(size, threat, tiling, fold), size, threat)
         return
@@ -145,6 +145,5 @@ def _print(covers: list[Cover], image: Size, patch: Patch) -> None:
     console = Console(highlight=False)
     console.print(grid)
     console.print("  detection takes one pass per mask; a recovery certificate also looks at the pairs", style="dim")
-    default = make_cover(image, patch, None, first.tiling, None)
-    if len(covers) > 1 and default.fold == first.fold:
+    if len(covers) > 1 and first.tiling == "spread" and first.fold == (default := default_cover(image, patch)).fold:
         console.print(f"  default for jury-recovery: {default.mask[0]}×{default.mask[1]}", style="dim")

@@ -27,9 +27,9 @@ def make_cover(
     if tiling not in TILINGS:
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
     many = rule == "jury-recovery" and tiling == "spread"
-    wanted = parse_size(fold, "fold") if fold else FOLD if many else (1, 1)
-    size = parse_size(mask, "mask") if mask else default_mask(image, patch, wanted)
-    folds = default_fold(patch, size) if many and not fold else wanted
+    wanted = parse_size(fold, "fold") if fold is not None else FOLD if many else (1, 1)
+    size = parse_size(mask, "mask") if mask is not None else default_mask(image, patch, wanted)
+    folds = default_fold(patch, size) if many and fold is None else wanted
     count = minimum_masks(image, patch, size, folds[0] * folds[1])
     if count > MOST_MASKS:
         raise CertmaskError(

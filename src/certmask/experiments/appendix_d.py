@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from certmask.experiments.defences import jury_detection, published
+from certmask.experiments.defences import THEOREM, jury_detection, published
 from certmask.experiments.experiment import Case, Comparison, Experiment, Plot, Reported, Threat
 from certmask.experiments.threats import MASKS, PAPER_FOLD, share
 
@@ -32,7 +32,7 @@ APPENDIX_D = Experiment(
     ),
     comparisons=(
         Comparison("published test: mask 56 against mask 120", "published, mask 56", "published, mask 120"),
-        Comparison("juries against unanimity at mask 120", "jury detection, mask 120", "published, mask 120"),
+        Comparison("juries against unanimity at mask 120", "jury detection, mask 120", "published, mask 120", THEOREM),
     ),
     plot=Plot.against("mask", "clean_accuracy", "published_test", "certified_detection", "false_alerts"),
     notes=(

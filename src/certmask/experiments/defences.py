@@ -16,6 +16,9 @@ from certmask.rules import (
     Undefended,
 )
 
+THEOREM = "The first certifies whatever passes the second, by a theorem: only how much more it certifies is measured."
+"""Of jury detection beside the published test on one cover."""
+
 
 def undefended(paper: str = "") -> Case:
     return Case("undefended", "undefended", Undefended, "patchcleanser", per_axis=6, paper=paper)

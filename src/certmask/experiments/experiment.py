@@ -114,6 +114,7 @@ class Comparison:
     question: str
     first: str
     second: str
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from certmask.experiments.defences import jury_detection, published
+from certmask.experiments.defences import THEOREM, jury_detection, published
 from certmask.experiments.experiment import Case, Comparison, Experiment, Plot, Reported, Threat
 from certmask.experiments.threats import PAPER_FOLD, TWO_PERCENT
 
@@ -28,7 +28,7 @@ FIGURE_MASK_SIZE = Experiment(
     ),
     comparisons=(
         Comparison("published test: mask 40 against mask 120", "published, mask 40", "published, mask 120"),
-        Comparison("juries against unanimity at mask 120", "jury detection, mask 120", "published, mask 120"),
+        Comparison("juries against unanimity at mask 120", "jury detection, mask 120", "published, mask 120", THEOREM),
     ),
     plot=Plot.against("mask", "clean_accuracy", "published_test", "certified_detection", "false_alerts"),
     notes=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from certmask.experiments.defences import jury_detection, jury_recovery, published, two_mask_test
+from certmask.experiments.defences import THEOREM, jury_detection, jury_recovery, published, two_mask_test
 from certmask.experiments.experiment import Case, Comparison, Experiment, Plot, Threat
 from certmask.experiments.threats import TWO_PERCENT
 
@@ -39,7 +39,7 @@ FOLD = Experiment(
     cases=cases,
     comparisons=(
         *(against_one_mask(k, pairs) for k in (4, 9) for pairs in ("aligned", "all")),
-        Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6"),
+        Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6", THEOREM),
         Comparison("juries: k = 9 against k = 1", "jury detection k=9", "jury detection k=1"),
     ),
     plot=Plot.against("k", "published_test", "certified_detection", "false_alerts", "certified_recovery"),

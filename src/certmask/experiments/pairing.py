@@ -27,6 +27,7 @@ class Paired:
     second_certified: int
     gained: int
     lost: int
+    note: str
 
     @property
     def chance(self) -> float:
@@ -56,6 +57,7 @@ def _paired(comparison: Comparison, done: Done) -> Paired:
         sum(second for _, second in held),
         held.count((True, False)),
         held.count((False, True)),
+        comparison.note,
     )
 
 
@@ -74,6 +76,7 @@ def paired_table(found: Sequence[Paired]) -> Table:
     notes = (
         "Gained: images that only the first certifies; lost: only the second. p: exact McNemar test; "
         "Holm: corrected for the number of rows.",
+        *dict.fromkeys(f"{p.question}: {p.note}" for p in found if p.note),
     )
     return Table("Paired on the same images", columns, rows, notes)
 

@@ -89,8 +89,9 @@ def patch_text(entry: Entry) -> str:
     """The patch as the experiment calls it, and its side on this model's input."""
     if entry.threat.label == "none":
         return NOTHING
-    size = f"{size_text(entry.measured.patch)} px"
-    return size if entry.threat.label == size else f"{entry.threat.label} ({size})"
+    height, width = entry.measured.patch
+    size = f"{height}×{width} px"
+    return size if entry.threat.label == f"{height} px" else f"{entry.threat.label} ({size})"
 
 
 def size_text(size: tuple[int, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from certmask.experiments.defences import jury_detection, published
+from certmask.experiments.defences import THEOREM, jury_detection, published
 from certmask.experiments.experiment import Case, Comparison, Experiment, Plot, Reported, Threat
 from certmask.experiments.threats import LARGEST
 
@@ -31,7 +31,7 @@ TABLE4 = Experiment(
         Reported(f"k={k}", "ViT", "imagenet", "3 %", "Table 4", clean, robust) for k, (clean, robust) in PRINTED.items()
     ),
     comparisons=(
-        Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6"),
+        Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6", THEOREM),
         Comparison("published test: k = 1 against k = 6", "published k=1", "published k=6"),
         Comparison("juries: k = 6 against k = 1", "jury detection k=6", "jury detection k=1"),
     ),
