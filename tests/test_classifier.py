@@ -102,3 +102,9 @@ def test_logits_that_change_shape_later(images: Tensor) -> None:
     shapes = iter([3, 3, 3, 3, 4])
     with pytest.raises(ClassifierError, match="expected logits of shape"):
         Classifier(lambda b: torch.zeros(len(b), next(shapes)), 24)(images)
+
+
+@pytest.mark.parametrize("device", ["cuda:77", "toaster"])
+def test_a_device_that_is_not_there_is_told(device: str, network: nn.Module) -> None:
+    with pytest.raises(CertmaskError, match=f"expected a device that is there, got '{device}'"):
+        Classifier(network, 24, device=device)

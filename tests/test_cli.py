@@ -127,12 +127,42 @@ def test_each_rule_has_its_own_cover_unless_one_is_asked_for(tmp_path: Path) -> 
     assert same.count("spread 1×1, 36 masks of 9×9") == 2
     bare = (*common[:5], "30", "--images", "2", "--rule", "undefended", "--tiling", "offset")
     certmask(*bare, "--out", tmp_path / "bare.jsonl")
+    again = certmask(*common, "--out", tmp_path / "own.jsonl").stdout.replace("\n", " ")
+    assert "own.jsonl: 2 of 2 images are done" in again
+    assert "images are done" not in own
+    table = certmask("table", tmp_path / "own.jsonl", tmp_path / "same.jsonl").stdout
+    assert table.count("jury-recovery: spread 1×1, 36 masks of 9×9 against 5×5 on 32×32") == 1
+    assert table.count("jury-recovery: spread 2×2, 81 masks of 11×11 against 5×5 on 32×32") == 1
+    assert "- jury-recovery: spread 2×2" in certmask("table", "--markdown", tmp_path / "own.jsonl").stdout
     header = json.loads((tmp_path / "own.jsonl").read_text().splitlines()[0])
     assert {n: s["cover"]["masks"] for n, s in header["schemes"].items()} == {"patchcleanser": 36, "jury-recovery": 81}
 
 
+def test_one_bad_photo_names_the_way_out(class_folders: Path, tmp_path: Path) -> None:
+    for number in range(9):
+        shutil.copy(class_folders / "n02124075/photo.jpg", class_folders / f"n02124075/photo{number}.jpg")
+    (class_folders / "n07920052/broken.jpg").write_bytes(b"no photo")
+    options = ("--rule", "undefended", "--out", tmp_path / "bad.jsonl", "--margin", "0")
+    told = certmask("certify", class_folders, *options, code=1).stderr
+    assert "broken.jpg" in told
+    assert "--skip-bad leaves such photos out" in told
+
+
+def test_the_default_patch_is_a_seventh_of_the_input(photos: dict[str, Path]) -> None:
+    """A patch as large as the whole input would make every answer the same, and certified."""
+    assert (plan()["patch"], plan("--image", "32")["patch"], plan("--image", "70x3")["patch"]) == (
+        [32] * 2,
+        [5] * 2,
+        [10, 1],
+    )
+    (found,) = json.loads(certmask("predict", photos["cat"], "--model", "resnet26-cifar10", "--json").stdout)
+    assert found["cover"] == "spread 2×2, 81 masks of 11×11 against 5×5 on 32×32"
+    assert found["rule"] == "jury-recovery"
+
+
 def test_plan_names_the_default() -> None:
     assert "default for jury-recovery: 80×80" in certmask("plan").stdout
+    assert "default for the other rules: 64×64" in certmask("plan", "--fold", "1").stdout
     assert "default" not in certmask("plan", "--fold", "3").stdout
     assert (plan()["mask"], plan()["fold"], plan()["masks"]) == ([80, 80], [2, 2], 81)
     assert plan("--image", "6", "--patch", "6")["masks"] == 1

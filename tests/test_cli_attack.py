@@ -24,6 +24,7 @@ from certmask.results import read_results
 from certmask.rules import RULES, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
 from certmask.run import pixel_digest
 from certmask.schemes import scheme_from
+from certmask.zoo.models import SHIPPED
 
 torch.set_num_threads(1)
 
@@ -140,7 +141,7 @@ def test_a_broken_proof_is_an_error_and_can_be_replayed(here: Path) -> None:
     edit(here / "run.jsonl", forge)
     done = attack(here, *QUICK, "--rule", "jury-recovery", "--save", "0", code=1)
     assert f"got that of jury-recovery for {WRONG} broken" in done.stderr
-    assert "--replay 1" in done.stderr
+    assert "replay: certmask attack run.jsonl photos --out attack.jsonl --replay 1" in done.stderr
     assert "was not among the rules" in done.stdout
     check_picture(here, rows_of(here)[0])
     assert "got it broken again" in attack(here, "--replay", "1", code=1).stderr
@@ -211,6 +212,67 @@ def test_a_function_that_answers_otherwise_is_refused(here: Path) -> None:
     """The file says that the clean photo got another answer: this is not what was certified."""
     edit(here / "run.jsonl", lambda lines: [line["schemes"]["published"].update(label=1) for line in lines[1:]])
     assert "another function" in attack(here, *QUICK, "--rule", "published", code=1).stderr
+
+
+@pytest.fixture(scope="module")
+def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a shipped model that is not the default, and a copy of that model as the user's own file."""
+    folder = tmp_path_factory.mktemp("small")
+    options = (
+        "--model",
+        "resnet26-cifar10",
+        "--patch",
+        "5",
+        "--mask",
+        "18",
+        "--precision",
+        "fp32",
+        "--rule",
+        "published",
+    )
+    certmask("certify", "demo-cifar10", *options, "--images", "4", "--out", folder / "run.jsonl")
+    for suffix in (".safetensors", ".json"):
+        shutil.copy(SHIPPED / f"resnet26-cifar10{suffix}", folder / f"mine{suffix}")
+    return folder
+
+
+def small_attack(base: Path, folder: Path, name: Any, *options: str, code: int = 0) -> Done:
+    """Attack that run as if it had been made with a model of this name."""
+    shutil.copytree(base, folder, dirs_exist_ok=True)
+    edit(folder / "run.jsonl", header_change("model", "name", value=name))
+    options = (*QUICK, *options, "--out", "attack.jsonl")
+    return certmask("attack", "run.jsonl", "demo-cifar10", *options, cwd=folder, code=code)
+
+
+def test_without_a_model_the_run_names_it(small_base: Path, tmp_path: Path) -> None:
+    assert read_results(small_base / "run.jsonl")[0]["model"]["name"] == "resnet26-cifar10"
+    assert "resnet26-cifar10" in small_attack(small_base, tmp_path, "resnet26-cifar10").stdout
+    assert read_results(tmp_path / "attack.jsonl")[0]["model"]["name"] == "resnet26-cifar10"
+    assert len(rows_of(tmp_path)) == 1
+    assert "the run names" in " ".join(certmask("attack", "--help").stdout.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", ["mine", "mine.safetensors", "resnet18.mine", "Sequential", "", None])
+def test_a_model_of_the_users_own_must_be_given(name: str | None, small_base: Path, tmp_path: Path) -> None:
+    """Also if the results file names a file that is there: what to load is the user's choice."""
+    done = small_attack(small_base, tmp_path, name, code=1)
+    assert f"expected --model FILE for a run of {name}, " in done.stderr
+    assert done.stderr.endswith("got none\n")
+    small_attack(small_base, tmp_path, name, "--model", "mine.safetensors")
+    assert len(rows_of(tmp_path)) == 1
+
+
+def test_a_name_that_means_another_model_is_refused(small_base: Path, tmp_path: Path) -> None:
+    """The user's own model has the name of a known one: its weights give it away, whatever size it takes."""
+    name = "efficientnet-lite0"
+    own = read_results(small_base / "run.jsonl")[0]["model"]["weights_sha256"]
+    for options in ((), ("--model", name)):
+        done = small_attack(small_base, tmp_path, name, *options, code=1)
+        assert (
+            f"expected the weights of {name} that run.jsonl certified, with weights_sha256 '{own}', got" in done.stderr
+        )
+        assert "--model FILE" in done.stderr
+    small_attack(small_base, tmp_path, name, "--model", "mine.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,21 @@ def check_pages(folder: Path) -> None:
     assert {line.split()[2] for line in runs.commands(folder).splitlines()} == EXPERIMENTS.keys()
 
 
+def check_lines(stdout: str, folder: Path) -> None:
+    """One line per experiment, no table; runs and rows as in the files."""
+    assert "|" not in stdout
+    for name, experiment in EXPERIMENTS.items():
+        rows = content(folder, name)["rows"]
+        runs = len({row["measured"]["run"] for row in rows})
+        (line,) = (line for line in stdout.splitlines() if line.endswith(f" in {folder / name / 'table.md'}"))
+        amounts = f"{runs} run{'s' * (runs > 1)}, {len(rows)} row{'s' * (len(rows) > 1)} of defences"
+        assert line.startswith(f"{experiment.title} ({experiment.place}): {amounts} in ")
+    (line,) = (line for line in stdout.splitlines() if line.endswith(f" in {folder / 'counts' / 'table.md'}"))
+    assert "no runs, 5 rows of arithmetic" in line
+
+
 def test_every_experiment_runs(here: Path, tmp_path: Path) -> None:
-    reproduce(here, "all", "--data", "mine=photos", "--images", "1", "--margin", "0", out=tmp_path)
+    done = reproduce(here, "all", "--data", "mine=photos", "--images", "1", "--margin", "0", out=tmp_path)
     for name, experiment in EXPERIMENTS.items():
         found = content(tmp_path, name)
         threats = experiment.threats_on("mine")
@@ -128,7 +141,8 @@ def test_every_experiment_runs(here: Path, tmp_path: Path) -> None:
         assert len(found["reported_only"]) == len(experiment.reported)
     assert len(content(tmp_path, "counts")["rows"]) == 5
     check_pages(tmp_path)
-    assert "Offset" in reproduce(here, "all", "--from", tmp_path, out=tmp_path / "again").stdout
+    check_lines(done.stdout, tmp_path)
+    check_lines(reproduce(here, "all", "--from", tmp_path, out=tmp_path / "again").stdout, tmp_path / "again")
 
 
 def test_covers_with_too_many_masks_see_few_images(here: Path, tmp_path: Path) -> None:
@@ -173,6 +187,11 @@ def test_counts_need_nothing(tmp_path: Path) -> None:
         (("table1", "--data", "photos", "--model", "deit/model.safetensors=w.pt"), "w.pt"),
         (("table1", "--data", "photos", "--data", "photos"), "twice"),
         (("table1", "--data", "photos", "--patch-share", "7"), "'7'"),
+        (
+            ("table4", "--data", "demo-cifar10", "--patch-share", "2.4"),
+            "cifar10 2.4; any other as imagenet), got '2.4'",
+        ),
+        (("table2", "--data", "photos", "--patch-share", "3"), "expected no choice of patches where there are none"),
         (("table1", "--data", "photos", "--patch-share", ""), "''"),
         (("table1", "--data", "photos", "--margin", "wide"), "'wide'"),
         (("table1", "--data", "photos", "--margin", "-1"), "-1"),
@@ -184,7 +203,7 @@ def test_counts_need_nothing(tmp_path: Path) -> None:
 )
 def test_nonsense(arguments: tuple[str, ...], got: str, here: Path, tmp_path: Path) -> None:
     out = "/dev/null" if arguments[0] == "counts" else tmp_path / "out"
-    assert got in reproduce(here, *arguments, code=1, out=out).stderr
+    assert got in " ".join(reproduce(here, *arguments, code=1, out=out).stderr.split())
 
 
 def test_other_inputs_do_not_continue_a_run(here: Path, tmp_path: Path) -> None:

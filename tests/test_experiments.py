@@ -6,6 +6,7 @@ import ctypes
 import gzip
 import json
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from certmask.experiments.meter import (
     read_sessions,
 )
 from certmask.experiments.pareto import PARETO
-from certmask.experiments.plan import Limits, Run, planned, slug
+from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
 from certmask.experiments.reading import entries, read_done, result_paths, unmeasured, unstarted
 from certmask.experiments.running import perform
 from certmask.experiments.table1 import TABLE1
@@ -224,6 +225,32 @@ def test_choosing_patches_leaves_what_has_none() -> None:
     assert planned(TABLE4, "m", "imagenet", (SIZE, SIZE), chosen_one) == []
 
 
+@pytest.mark.parametrize("name", [*EXPERIMENTS, "all"])
+@pytest.mark.parametrize("data", [["cifar10"], ["demo-cifar10"], ["imagenette", "CIFAR-10"]], ids=str)
+def test_an_unknown_patch_is_told_with_what_every_name_of_data_offers(name: str, data: list[str]) -> None:
+    """One line; a patch that a name is said to have is taken for data of that name, and no other is."""
+    experiments = chosen(name)
+    with pytest.raises(CertmaskError) as caught:
+        check_patches(experiments, data, frozenset({"77"}))
+    message = str(caught.value)
+    assert re.fullmatch(r"expected [^\n]+, got '77'", message)
+    if name == "table2":
+        assert message == "expected no choice of patches where there are none, got '77'"
+        return
+    own = re.findall(r"among ([\d., ]+) for data named (.+) \(", message)
+    offers = re.findall(r"(\w+) ([\d., ]+);", message.partition("NAME=SOURCE: ")[2])
+    assert {"imagenet"} <= {label for label, _ in offers} <= {"imagenet", "imagenette", "cifar10"}
+    everything = {t.number for e in EXPERIMENTS.values() for threats in e.threats.values() for t in threats}
+    for numbers, names in [*own, *((numbers, label) for label, numbers in offers)]:
+        said = set(numbers.split(", "))
+        for number in everything - {"none"}:
+            if number in said:
+                check_patches(experiments, names.split(", "), frozenset({number}))
+            else:
+                with pytest.raises(CertmaskError, match=re.escape(repr(number))):
+                    check_patches(experiments, names.split(", "), frozenset({number}))
+
+
 def test_data_sets_of_the_paper_have_their_own_patches() -> None:
     assert [t.label for t in TABLE1.threats_on("CIFAR-10")] == ["0.4 %", "2.4 %"]
     assert [t.label for t in TABLE1.threats_on("imagenette")] == ["1 %", "2 %", "3 %"]
@@ -360,7 +387,7 @@ def test_the_papers_figures_stand_beside_the_same_family_data_and_patch(results:
 
 
 def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_path: Path) -> None:
-    markdown = report(TABLE4, results, tmp_path)
+    markdown = report(TABLE4, results, tmp_path).markdown
     head = next(line for line in markdown.splitlines() if line.startswith("| model"))
     columns = [cell.strip() for cell in head.strip("|").split("|")]
     assert columns.count("clean (paper, %)") == columns.count("clean (measured, %)") == 1
@@ -460,7 +487,7 @@ def test_an_unfinished_run_is_called_unfinished(results: Path, tmp_path: Path) -
     (tmp_path / "table4").mkdir()
     lines = done.file.path.read_text().splitlines()
     (tmp_path / "table4" / done.file.path.name).write_text("\n".join(lines[:4]) + "\n")
-    assert "| 3 of 4 |" in report(TABLE4, tmp_path, tmp_path)
+    assert "| 3 of 4 |" in report(TABLE4, tmp_path, tmp_path).markdown
 
 
 def test_a_run_without_an_image_does_not_stand_in_the_way(results: Path, tmp_path: Path) -> None:
@@ -471,7 +498,7 @@ def test_a_run_without_an_image_does_not_stand_in_the_way(results: Path, tmp_pat
     with pytest.raises(ResultsError, match="got none"):
         report(TABLE4, tmp_path, tmp_path)
     (tmp_path / "table4" / done.file.path.name).write_bytes(done.file.path.read_bytes())
-    assert "No image is done yet in resnet--imagenet--patch39.jsonl." in report(TABLE4, tmp_path, tmp_path)
+    assert "No image is done yet in resnet--imagenet--patch39.jsonl." in report(TABLE4, tmp_path, tmp_path).markdown
 
 
 def packed(folder: Path, out: Path) -> Path:
@@ -487,7 +514,7 @@ def packed(folder: Path, out: Path) -> Path:
 @pytest.mark.parametrize("experiment", [TABLE4, FOLD], ids=lambda e: e.name)
 def test_packed_results_give_the_same_tables(results: Path, tmp_path: Path, experiment: Experiment) -> None:
     folder = packed(results, tmp_path / "packed")
-    plain, same = (report(experiment, source, tmp_path / source.name) for source in (results, folder))
+    plain, same = (report(experiment, source, tmp_path / source.name).markdown for source in (results, folder))
     assert plain.replace(".jsonl |", ".jsonl.gz |") == same
     assert "– | – | – | – |" not in next(line for line in same.splitlines() if "k=1 |" in line), "the meter is lost"
     (one,), (other,) = (read_done(experiment, source) for source in (results, folder))
@@ -514,7 +541,7 @@ def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Pa
     unfinished = kept.with_name("resnet--imagenet--patch39.jsonl.gz")
     unfinished.write_bytes(gzip.compress(header))
     assert unstarted(TABLE4, tmp_path) == [unfinished]
-    assert f"No image is done yet in {unfinished.name}." in report(TABLE4, tmp_path, tmp_path)
+    assert f"No image is done yet in {unfinished.name}." in report(TABLE4, tmp_path, tmp_path).markdown
     unfinished.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(ResultsError, match="expected a gzip file"):
         read_done(TABLE4, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 import os
 import random
@@ -12,30 +13,39 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 from PIL import Image
 from scipy.stats import binomtest
 from test_cli import Done, certmask
 
 from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.certificate import Guarantee
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset, to_tensor
 from certmask.errors import ResultsError
 from certmask.evaluation import Scheme
 from certmask.geometry import Patch
 from certmask.report import summarize
+from certmask.report.findings import Findings, findings
 from certmask.report.gallery import FATES, fate, picked
-from certmask.report.plots import dissent_range, frontier
+from certmask.report.intervals import Share
+from certmask.report.plots import PALETTE, STYLE, dissent_range, frontier, price_figure, rings, share_figure
 from certmask.report.report import read_report
 from certmask.report.run_files import read_runs, short_names
+from certmask.report.sections import price_caption
 from certmask.report.table_forms import latex_text, markdown_text
 from certmask.report.thumbnails import jury, middle, with_jury
 from certmask.results import read_results
@@ -695,3 +705,93 @@ def test_bins_of_dissent_hold_every_number_once() -> None:
     for number in range(200):
         low, _, high = dissent_range(number.bit_length(), 1000).partition("–")
         assert int(low) <= number <= int(high or low)
+
+
+def drawn(figure: Figure) -> np.ndarray[Any, Any]:
+    """The pixels of a figure, after its layout is settled."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return np.asarray(Image.open(out).convert("RGB"))
+
+
+def lines_of(kind: Guarantee, run: Path) -> list[Findings]:
+    (found,), _ = read_runs([run])
+    return [line for line in findings(found) if line.guarantee is kind]
+
+
+@pytest.mark.parametrize("name", ["x", "a name as long as it gets!"])
+@pytest.mark.parametrize("images", [8, 1000])
+def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path) -> None:
+    """Every pair of shares, as drawn: figures lie in their panel, beside the diamond, and left of the legend."""
+    parts = sorted({round(images * part) for part in (0, 0.84, 0.89, 0.94, 0.97, 1)})
+    kinds = (Guarantee.RECOVERY, Guarantee.DETECTION, Guarantee.PUBLISHED)
+    groups = {}
+    for kind in kinds:
+        one = replace(lines_of(kind, run)[0], scheme=name)
+        shares = [(Share(clean, images), Share(certified, images)) for clean in parts for certified in parts]
+        groups[kind] = [replace(one, clean=clean, certified=share, false_alerts=share) for clean, share in shares]
+    with mpl.rc_context(STYLE):
+        figure = share_figure(groups)
+        figure.draw_without_rendering()
+        for axes, (kind, group) in zip(figure.axes, groups.items(), strict=True):
+            texts = [text for text in axes.texts if isinstance(text, Annotation)]
+            assert len(texts) == len(group) * (2 if kind is Guarantee.DETECTION else 1)
+            room, legend = axes.get_window_extent(), axes.get_legend()
+            assert legend is not None
+            boxes = [text.get_window_extent() for text in texts]
+            assert all(room.x0 <= box.x0 and box.x1 <= room.x1 <= legend.get_window_extent().x0 for box in boxes)
+            diamonds = [line for line in axes.lines if line.get_marker() == "D"]
+            assert len(diamonds) == len(group)
+            for mark in diamonds:
+                box = mark.get_window_extent()
+                assert not mark.get_clip_on() or room.x0 <= box.x0 <= box.x1 <= room.x1
+                assert not any(box.overlaps(other) for other in boxes)
+            assert [int(tick) for tick in axes.get_xticks()] == [0, 20, 40, 60, 80, 100]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_marks_in_one_place_are_all_seen(count: int, run: Path) -> None:
+    """The colour of every defence is there in both panels, with nothing but marks to bring it."""
+    one = replace(lines_of(Guarantee.RECOVERY, run)[0], certified=Share(20, 30))
+    lines = [replace(one, scheme=str(n), answer_passes=one.answer_passes * (1 + n / 1000)) for n in range(count)]
+    with mpl.rc_context(STYLE):
+        figure = price_figure(lines, [line.scheme for line in lines])
+        pixels = drawn(figure)
+    for axes in figure.axes:
+        box = axes.get_window_extent()
+        panel = pixels[len(pixels) - int(box.y1) : len(pixels) - int(box.y0), int(box.x0) + 2 : int(box.x1)]
+        for colour in PALETTE[:count]:
+            wanted = [round(255 * part) for part in to_rgb(colour)]
+            assert (abs(panel.astype(int) - wanted).max(axis=2) <= 1).sum() > 12
+    assert "Hollow marks" in price_caption(lines)
+    assert "Hollow marks" not in price_caption([one, replace(one, proof_passes=9e3, answer_passes=9e3)])
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=9))
+def test_rings_go_around_every_later_mark_in_their_place(points: list[tuple[int, int]]) -> None:
+    found = rings([10.0**price for price, _ in points], [25.0 * share for _, share in points])
+    assert found == [points[n + 1 :].count(point) for n, point in enumerate(points)]
+
+
+def test_rings_of_marks_that_lie_close() -> None:
+    """A chain of neighbours grows outwards; what lies further apart than a mark has no ring."""
+    assert rings([100, 101, 102, 1000], [50, 50, 50, 50]) == [2, 1, 0, 0]
+    assert rings([100, 100, 100], [50, 60, 50.5]) == [1, 0, 0]
+    assert rings([7.0, 7.0], [0, 0]) == [1, 0]
+
+
+def test_captions_speak_of_dashed_lines_where_they_are_drawn(tmp_path: Path) -> None:
+    seen = set()
+    for seed in range(12):
+        run = saved(tmp_path / f"{seed}.jsonl", made_lines(seed=seed))
+        for kind in (Guarantee.RECOVERY, Guarantee.DETECTION):
+            lines = lines_of(kind, run)
+            figure = price_figure(lines, [line.scheme for line in lines])
+            dashed = any(
+                line.get_linestyle() == "--" and len(np.unique(line.get_xydata(), axis=0)) > 1
+                for axes in figure.axes
+                for line in axes.lines
+            )
+            assert ("Dashed" in price_caption(lines)) == dashed
+            seen.add(dashed)
+    assert seen == {True, False}

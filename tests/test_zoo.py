@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import tiny_network
 from safetensors.torch import save_file
+from test_cli import certmask
 from torch import nn
 
 from certmask.data import Framing, load_dataset
 from certmask.errors import ClassifierError
-from certmask.zoo import build_model, framing_of, imagenet_names, imagenet_synsets, load_classifier
+from certmask.zoo import (
+    Card,
+    build_model,
+    framing_of,
+    imagenet_names,
+    imagenet_synsets,
+    is_known,
+    load_classifier,
+    save_model,
+    shipped_models,
+)
 from certmask.zoo.checkpoint import load_weights, read_state_dict
 from certmask.zoo.models import readable_names
 from certmask.zoo.timm_import import import_timm
@@ -123,8 +138,17 @@ def test_weights_of_another_shape_or_with_extra_tensors() -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(ClassifierError, match="got 'no_such_model'"):
-        load_classifier("no_such_model")
+    for name in ("no_such_model", "resnet18.no_such_tag", "resnet18.", "hf-hub:timm/resnet18.a1_in1k"):
+        with pytest.raises(ClassifierError, match=f"got '{name}'$"):
+            load_classifier(name)
+        assert not is_known(name)
+
+
+def test_known_names() -> None:
+    names = import_timm().list_models() + import_timm().list_models(pretrained=True)
+    assert len(names) > 1000
+    for name in [*names, "resnet50_v1", "resnet26w2_cifar", "efficientnet-lite0", *shipped_models()]:
+        assert is_known(name), name
 
 
 def test_a_download_that_fails_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +160,70 @@ def test_a_download_that_fails_is_one_clear_line(monkeypatch: pytest.MonkeyPatch
         raise OSError("no connection\nmore text")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    with pytest.raises(ClassifierError, match=r"expected to get pretrained weights of resnet10t .*got no connection$"):
+    with pytest.raises(ClassifierError, match=r"expected to get .* of resnet10t .*got no connection; .*--weights FILE"):
         load_classifier("resnet10t")
+
+
+OFFLINE = "import time; time.sleep = lambda seconds: None; from certmask.cli import main; main()"
+
+
+def test_a_download_without_a_network_says_one_line(photos: dict[str, Path], tmp_path: Path) -> None:
+    """The hub's real retries against a closed port, without their pauses: nothing but the way out on the screen."""
+    environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    environment.update(HF_ENDPOINT="http://127.0.0.1:9", HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0")
+    environment.pop("HF_HUB_VERBOSITY", None)
+    command = [sys.executable, "-c", OFFLINE, "predict", str(photos["cat"]), "--model", "resnet18"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: expected to get pretrained weights of resnet18 through timm, got ")
+    assert "--weights FILE" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("level", "heard"), [("WARNING", ["fault"]), ("INFO", ["retry", "fault"])])
+def test_the_hub_is_quiet_only_while_loading(
+    level: str, heard: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its errors are heard, its other words if it was set to tell more; afterwards its level is what it was."""
+    hub = logging.getLogger("huggingface_hub.utils._http")
+
+    def create(name: str, pretrained: bool) -> nn.Module:
+        hub.warning("retry")
+        hub.error("fault")
+        raise OSError("no connection")
+
+    monkeypatch.setattr(import_timm(), "create_model", create)
+    with caplog.at_level(level, logger="huggingface_hub"):
+        with pytest.raises(ClassifierError):
+            load_classifier("resnet10t")
+        assert caplog.messages == heard
+        hub.warning("afterwards")
+        assert caplog.messages[-1] == "afterwards"
+
+
+def test_the_models_of_a_folder_are_listed_or_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was named must hold a checkpoint; the default one need not be there."""
+    monkeypatch.chdir(tmp_path)
+    alone = certmask("models").stdout
+    (tmp_path / "cards").mkdir()
+    for file in ("README.md", "cards/model.json"):
+        (tmp_path / file).write_text("{}")
+    for path, got in (
+        ("nowhere", "got nothing at nowhere"),
+        ("models", "got nothing at models"),
+        ("README.md", "got the file README.md"),
+        ("cards", "in cards, got none"),
+    ):
+        done = certmask("models", path, code=1)
+        assert got in done.stderr
+        assert done.stdout == ""
+    card = Card("resnet10t", ("cat", "dog"), (64, 64), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 1.0)
+    save_model(build_model("resnet10t", 2, (64, 64)), card, tmp_path / "models" / "pets" / "model.safetensors")
+    assert "models/pets/model.safetensors\n  2 classes, input 64×64" in certmask("models", "models").stdout
+    assert certmask("models").stdout == certmask("models", "models").stdout != alone
+    (tmp_path / "models" / "pets" / "model.json").unlink()
+    assert "left out: expected a card beside models/pets/model.safetensors" in certmask("models").stdout
 
 
 def test_resnet50_v1_strides_in_the_first_convolution() -> None:

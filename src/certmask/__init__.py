@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from certmask.rules import Undefended as Undefended
     from certmask.votes import Votes as Votes
     from certmask.zoo import load_classifier as load_classifier
+    from certmask.zoo.timm_import import import_timm as import_timm
 
 __version__ = "0.1.0"
 
@@ -76,6 +77,7 @@ _ROOMS = {
     ],
     "votes": ["Votes"],
     "zoo": ["load_classifier"],
+    "zoo.timm_import": ["import_timm"],
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = sorted(_ROOM_OF)  # noqa: PLE0605

@@ -50,7 +50,7 @@ class Classifier:
         backend: str = "torch",
         name: str | None = None,
     ) -> None:
-        self.device = torch.device(device)
+        self.device = present_device(device)
         self.precision = precision
         if precision == "auto":
             self.precision = best_precision(self.device) if isinstance(model, nn.Module) else "fp32"
@@ -202,6 +202,16 @@ def compile_options() -> dict[str, bool]:
     from torch._inductor import config
 
     return {"deterministic": True} if hasattr(config, "deterministic") else {}
+
+
+def present_device(device: torch.device | str) -> torch.device:
+    """A device that torch knows and this machine has."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ClassifierError(f"expected a device that is there, got {str(device)!r} ({reason})") from None
+    return torch.device(device)
 
 
 def best_precision(device: torch.device | str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from certmask.certificate import Guarantee
+from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing
 from certmask.engine import Engine
 from certmask.errors import ResultsError
@@ -70,6 +71,16 @@ def read_certified(path: Path) -> CertifiedRun:
     rows = sorted(rows, key=lambda row: str(row["image"]))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return CertifiedRun(path, header["model"], header["data"], tuple(rows), schemes, digest)
+
+
+def check_weights(run: CertifiedRun, classifier: Classifier) -> None:
+    """Refuse a model with other weights than were certified, before anything else about it can fail to fit."""
+    wanted = run.model.get("weights_sha256")
+    if classifier.weights != wanted:
+        raise ResultsError(
+            f"expected the weights of {run.model.get('name')} that {run.path} certified, with weights_sha256 "
+            f"{wanted!r}, got {classifier.weights!r}: give them with --model FILE or --weights FILE"
+        )
 
 
 def check_function(run: CertifiedRun, engine: Engine) -> None:

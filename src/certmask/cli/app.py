@@ -58,7 +58,7 @@ def _main(
 @app.command()
 def plan(
     image: ImageOption = "224",
-    patch: PatchOption = "32",
+    patch: PatchOption = None,
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
@@ -79,7 +79,7 @@ def predict(
     photos: Annotated[list[Path], typer.Argument(help="Photos of any size.")],
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
-    patch: PatchOption = "32",
+    patch: PatchOption = None,
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
@@ -110,7 +110,7 @@ def certify(
     data: Annotated[str, typer.Argument(help="Folder of class folders, tar, CSV, CIFAR-10, demo or demo-cifar10.")],
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
-    patch: PatchOption = "32",
+    patch: PatchOption = None,
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
@@ -142,7 +142,9 @@ def certify(
 def attack(
     results: Annotated[Path, typer.Argument(help="Results file of `certify` or `demo`: what to attack.")],
     data: Annotated[str, typer.Argument(help="The photos of that run.")],
-    model: ModelOption = "efficientnet-lite0",
+    model: Annotated[
+        str | None, typer.Option("--model", help="As for `certify`; default: the model that the run names.")
+    ] = None,
     weights: WeightsOption = None,
     rule: Annotated[list[str] | None, typer.Option("--rule", help="Only these of the run's rules; repeatable.")] = None,
     images: Annotated[int, typer.Option("--images", min=1, help="Certified images per rule.")] = 20,
@@ -239,7 +241,9 @@ def train(
 
 @app.command()
 def models(
-    folder: Annotated[Path, typer.Argument(help="Folder with checkpoints and cards.")] = Path("models"),
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder with checkpoints and cards; default: models, if there is one.")
+    ] = None,
 ) -> None:
     """List the models at hand with input size, normalization and figures."""
     from certmask.cli.models import run
@@ -332,7 +336,7 @@ def reproduce(
         run_report(name, from_, from_ if out == Path("runs/reproduce") else out)
         return
     limits = Limits(images, few_images, most_masks, patches_from(patch_share))
-    choices = Choices("", None, "32", None, "spread", None, [], "aligned", "mean-probability", 0.5, margin)
+    choices = Choices("", None, None, None, "spread", None, [], "aligned", "mean-probability", 0.5, margin)
     choices = choices.on(device, precision, batch, backend)
     run(name, model or PAPER_MODELS, data or [], choices, limits, out, dry=dry_run)
 

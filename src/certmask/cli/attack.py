@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 
 from certmask.attacks.budget import Budget, plan_attempts
-from certmask.attacks.certified_run import CertifiedRun, certified_photos, check_function, read_certified
+from certmask.attacks.certified_run import CertifiedRun, certified_photos, check_function, check_weights, read_certified
 from certmask.attacks.gauntlet import Gauntlet, is_proved
 from certmask.attacks.pictures import picture_folder
 from certmask.attacks.replay import replay
@@ -28,7 +28,7 @@ from certmask.errors import AttackError, BrokenCertificateError
 from certmask.evaluation import Scheme
 from certmask.report.attack_table import attack_lines
 from certmask.results import Row
-from certmask.zoo import framing_of, load_classifier, load_model
+from certmask.zoo import framing_of, is_known, load_classifier, load_model
 
 AT_ONCE = {"cuda": 32, "cpu": 1}
 """Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""
@@ -36,21 +36,30 @@ AT_ONCE = {"cuda": 32, "cpu": 1}
 
 @dataclass(frozen=True)
 class Target:
-    """What to attack: a results file, its photos, the model it certified, and some of its rules."""
+    """What to attack: a results file, its photos, the model it certified (None: as it names it), some of its rules."""
 
     results: Path
     data: str
-    model: str
+    model: str | None
     weights: Path | None
     device: str
     rules: Sequence[str]
     out: Path
 
+    def model_name(self, run: CertifiedRun) -> str:
+        """The model that was asked for, else the one that the run names; an error if none can be had by that name."""
+        if self.model is not None:
+            return self.model
+        name = str(run.model.get("name"))
+        if not is_known(name):
+            raise AttackError(f"expected --model FILE for a run of {name}, which is no name of a model, got none")
+        return name
+
     def classifier(self, run: CertifiedRun) -> Classifier:
         """The classifier with the precision, batch and backend that the results file names."""
         wanted = run.model
         return load_classifier(
-            self.model,
+            self.model_name(run),
             self.weights,
             device=pick_device(self.device),
             precision=wanted["precision"],
@@ -61,7 +70,8 @@ class Target:
 
     def replay_command(self, row: int) -> str:
         """The command that judges one saved picture again."""
-        words = ["certmask", "attack", str(self.results), self.data, "--model", self.model]
+        words = ["certmask", "attack", str(self.results), self.data]
+        words += ["--model", self.model] if self.model else []
         words += ["--weights", str(self.weights)] if self.weights else []
         words += ["--device", self.device] if self.device != "auto" else []
         return shlex.join([*words, "--out", str(self.out), "--replay", str(row)])
@@ -76,8 +86,11 @@ def run(target: Target, budget: Budget, *, at_once: int | None, save: int) -> No
         raise AttackError(f"expected certified images to attack in {target.results}, got none")
     check_source(target.data)
     classifier, engine = _deployed(target, certified, schemes)
-    photos = certified_photos(certified, _dataset(target, classifier), {a.image for a in attempts}, classifier.size)
-    network = None if isinstance(classifier.model, nn.Module) else load_model(target.model, target.weights)
+    photos = certified_photos(
+        certified, _dataset(target, certified, classifier), {a.image for a in attempts}, classifier.size
+    )
+    name = target.model_name(certified)
+    network = None if isinstance(classifier.model, nn.Module) else load_model(name, target.weights)
     surrogate = Surrogate(classifier, [s.cover for s in schemes], network=network, fill=engine.fill)
     together = at_once or AT_ONCE.get(classifier.device.type, 1)
     with _progress_bar(len(attempts)) as progress:
@@ -91,7 +104,7 @@ def run_replay(target: Target, row: int) -> None:
     certified = read_certified(target.results)
     again = replay(certified, target.out, row)
     classifier, engine = _deployed(target, certified, [again.scheme])
-    photos = certified_photos(certified, _dataset(target, classifier), {again.image}, classifier.size)
+    photos = certified_photos(certified, _dataset(target, certified, classifier), {again.image}, classifier.size)
     decision, broken = again.judged(engine, photos[again.image])
     alert = "with an alert" if decision.alert else "without an alert"
     out.print(
@@ -106,6 +119,7 @@ def run_replay(target: Target, row: int) -> None:
 
 def _deployed(target: Target, certified: CertifiedRun, schemes: Sequence[Scheme]) -> tuple[Classifier, Engine]:
     classifier = target.classifier(certified)
+    check_weights(certified, classifier)
     engine = Engine(classifier, [scheme.cover for scheme in schemes], fill=tuple(certified.model["fill"]))
     engine.forward.warm_up()
     check_function(certified, engine)
@@ -115,8 +129,8 @@ def _deployed(target: Target, certified: CertifiedRun, schemes: Sequence[Scheme]
     return classifier, engine
 
 
-def _dataset(target: Target, classifier: Classifier) -> Dataset:
-    return load_dataset(target.data, class_aliases(classifier), framing_of(target.model))
+def _dataset(target: Target, certified: CertifiedRun, classifier: Classifier) -> Dataset:
+    return load_dataset(target.data, class_aliases(classifier), framing_of(target.model_name(certified)))
 
 
 def _report(target: Target, header: Row, rows: Sequence[Row]) -> None:

@@ -10,6 +10,7 @@ from certmask.cli.choices import Choices
 from certmask.cli.console import err, figures_table, out, progress_bar
 from certmask.covers import Cover
 from certmask.data import Dataset, check_source, load_dataset
+from certmask.errors import DataError
 from certmask.report import summarize
 from certmask.results import read_results
 from certmask.rules import Undefended
@@ -33,17 +34,31 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     for scheme in schemes:
         if not isinstance(scheme.rule, Undefended):
             out.print(f"  {scheme.name}: {scheme.cover}")
+    if done := _done(path):
+        out.print(f"continues {path}: {done} of {len(dataset)} images are done", markup=False)
     with progress_bar(len(dataset)) as progress:
-        header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
+        try:
+            header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
+        except DataError as error:
+            raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     out.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
     for scheme in schemes:
         out.print(f"  {scheme.name}: {scheme.rule.guarantee.sentence}")
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
 
 
+def _done(path: Path) -> int:
+    """How many images a results file has."""
+    return len(read_results(path)[1]) if _begun(path) else 0
+
+
+def _begun(path: Path) -> bool:
+    return path.is_file() and b"\n" in path.read_bytes()
+
+
 def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, path: Path) -> tuple[float, str]:
     """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
-    if path.is_file() and b"\n" in path.read_bytes():
+    if _begun(path):
         header, _ = read_results(path)
         margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())
         return max(margins, default=0.0), "as in the file"

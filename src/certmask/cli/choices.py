@@ -9,12 +9,11 @@ from pathlib import Path
 
 import torch
 
-from certmask.classifier import Classifier
-from certmask.cli.sizes import make_cover, parse_size
+from certmask.classifier import Classifier, present_device
+from certmask.cli.sizes import make_cover, make_patch, parse_size
 from certmask.covers import Cover, default_cover
 from certmask.errors import CertmaskError
 from certmask.evaluation import Scheme
-from certmask.geometry import Patch
 from certmask.rules import (
     AGGREGATES,
     Aggregate,
@@ -35,7 +34,7 @@ class Choices:
 
     model: str
     weights: Path | None
-    patch: str
+    patch: str | None
     mask: str | None
     tiling: str
     fold: str | None
@@ -54,7 +53,8 @@ class Choices:
 
     def check(self) -> None:
         """An error for an option that can be judged without the model."""
-        Patch(*parse_size(self.patch, "patch"))
+        if self.patch is not None:
+            parse_size(self.patch, "patch")
         if self.fold is not None:
             parse_size(self.fold, "fold")
         if len(set(self.rules)) != len(self.rules):
@@ -76,7 +76,7 @@ class Choices:
 
     def covers(self, classifier: Classifier) -> list[Cover]:
         """One cover per chosen rule."""
-        patch = Patch(*parse_size(self.patch, "patch"))
+        patch = make_patch(self.patch, classifier.size)
         return [
             default_cover(classifier.size, patch)
             if rule == "undefended"
@@ -137,8 +137,5 @@ def pick_device(device: str) -> str:
     """``auto`` takes the GPU where there is one."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise CertmaskError(f"expected a device that is there, got {device!r} ({str(error).splitlines()[0]})") from None
+    present_device(device)
     return device

@@ -11,11 +11,12 @@ ImageOption = Annotated[
     str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
 ]
 PatchOption = Annotated[
-    str, typer.Option("--patch", help="Largest patch to defend against, in pixels of the model's input.")
+    str | None,
+    typer.Option("--patch", help="Largest patch, in pixels of the model's input; default: 1/7 of it (32 on 224)."),
 ]
 MaskOption = Annotated[
     str | None,
-    typer.Option("--mask", help="Mask size; default: such that 4 per axis cover each place once (6 with fold 1x1)."),
+    typer.Option("--mask", help="Mask size; default: a grid of 4x4 such masks covers every place (6x6 with fold 1x1)."),
 ]
 TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
 FoldOption = Annotated[
@@ -37,7 +38,8 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help="jury-recovery, jury-detection, patchcleanser[-challenger], minority-reports, published, undefended.",
+        help="jury-recovery, jury-detection, patchcleanser[-challenger], minority-reports, published, undefended; "
+        "repeatable; default: undefended and jury-recovery.",
     ),
 ]
 PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]

@@ -10,8 +10,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from certmask.cli.sizes import make_cover, parse_size
-from certmask.covers import Cover, default_cover
+from certmask.cli.sizes import make_cover, make_patch, parse_size
+from certmask.covers import Cover
+from certmask.covers.default import FOLD, default_mask
 from certmask.errors import CertmaskError, CoverError, GeometryError
 from certmask.geometry import Patch, Size, minimum_masks, smallest_mask
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
@@ -22,7 +23,7 @@ PER_AXIS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
 
 def run(
     image: str,
-    patch: str,
+    patch: str | None,
     mask: str | None,
     tiling: str,
     fold: str | None,
@@ -32,7 +33,8 @@ def run(
     draw: Path | None,
 ) -> None:
     """Print what a cover costs; without a mask size, a choice of them."""
-    size, threat = parse_size(image, "image"), Patch(*parse_size(patch, "patch"))
+    size = parse_size(image, "image")
+    threat = make_patch(patch, size)
     if fold is None:
         fold = "x".join(map(str, make_cover(size, threat, mask, tiling, None).fold)) if tiling == "spread" else "1x1"
     if mask is None and budget is None and not as_json and draw is None:
@@ -145,5 +147,7 @@ def _print(covers: list[Cover], image: Size, patch: Patch) -> None:
     console = Console(highlight=False)
     console.print(grid)
     console.print("  detection takes one pass per mask; a recovery certificate also looks at the pairs", style="dim")
-    if len(covers) > 1 and first.tiling == "spread" and first.fold == (default := default_cover(image, patch)).fold:
-        console.print(f"  default for jury-recovery: {default.mask[0]}×{default.mask[1]}", style="dim")
+    if len(covers) > 1 and first.tiling == "spread" and first.fold in ((1, 1), FOLD):
+        rules = "jury-recovery" if first.fold == FOLD else "the other rules"
+        default = default_mask(image, patch, first.fold)
+        console.print(f"  default for {rules}: {default[0]}×{default[1]}", style="dim")

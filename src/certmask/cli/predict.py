@@ -16,10 +16,12 @@ from certmask.certificate import Certificate
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, out
+from certmask.covers import Cover
 from certmask.data import read_photo, to_tensor
 from certmask.engine import Engine
 from certmask.evaluation import Scheme
 from certmask.margin import measured_margin
+from certmask.rules import Undefended
 from certmask.rules.rule import Asking, numbered
 from certmask.votes import VoteStore, single_passes
 from certmask.zoo import framing_of
@@ -34,6 +36,8 @@ class Prediction:
     label: int
     alert: bool
     certificate: Certificate
+    cover: Cover
+    rule: str
     passes: int
     votes: list[tuple[int, float]]
 
@@ -47,6 +51,8 @@ class Prediction:
             "guarantee": self.certificate.guarantee.value,
             "meaning": self.sentence,
             "passes": self.passes,
+            "cover": str(self.cover),
+            "rule": self.rule,
         }
 
     @property
@@ -71,9 +77,10 @@ def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path |
     else:
         for p in predictions:
             alert = "ALERT, this may be an attack" if p.alert else "no alert"
-            out.print(
-                f"{escape(str(p.photo))}: [bold]{p.name}[/bold] ({p.label}), {alert}, {p.passes} passes\n  {p.sentence}"
-            )
+            said = f"{escape(str(p.photo))}: [bold]{p.name}[/bold] ({p.label}), {alert}, {p.passes} passes"
+            out.print(f"{said}\n  {p.sentence}", soft_wrap=True)
+        if not isinstance(scheme.rule, Undefended):
+            out.print(f"by {scheme.name}: {scheme.cover}", soft_wrap=True)
     if draw:
         _draw(predictions, inputs, scheme, classifier, draw)
     return any(p.alert for p in predictions)
@@ -99,6 +106,8 @@ def predict(
             decision.label,
             decision.alert,
             rule.certificate(scheme.cover, decision.label, holds, engine.describe()),
+            scheme.cover,
+            scheme.name,
             passes,
             list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True)),
         )

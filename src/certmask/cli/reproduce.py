@@ -20,7 +20,7 @@ from certmask.experiments import COUNTS, Experiment, chosen
 from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
 from certmask.experiments.reading import result_paths
 from certmask.experiments.running import perform
-from certmask.experiments.writing import report, report_counts
+from certmask.experiments.writing import Written, report, report_counts
 from certmask.geometry import Size
 from certmask.report.table_forms import markdown_table
 from certmask.report.tables import Cell, Column, Table
@@ -65,7 +65,7 @@ def patches_from(text: str | None) -> frozenset[str] | None:
 def run(
     name: str, models: Sequence[str], data: Sequence[str], choices: Choices, limits: Limits, out: Path, *, dry: bool
 ) -> None:
-    """Run every model on every data set, then write and print the tables."""
+    """Run every model on every data set, then write and print the tables; with ``all``, a line for each."""
     experiments = chosen(name)
     named = [named_model(text) for text in models], [named_data(text) for text in data]
     if experiments and not data:
@@ -80,11 +80,7 @@ def run(
         check_source(source.name)
     for model in named[0] if experiments else ():
         _run_model(experiments, model, named[1], choices, limits, out)
-    if name in (COUNTS, "all"):
-        typer.echo(report_counts(out))
-    for experiment in experiments:
-        if result_paths(experiment, out):
-            typer.echo(report(experiment, out, out))
+    _report(name, [experiment for experiment in experiments if result_paths(experiment, out)], out, out)
     screen.print(f"results, tables and plots in {out}", markup=False)
 
 
@@ -95,11 +91,20 @@ def run_report(name: str, results: Path, out: Path) -> None:
         experiments = tuple(e for e in experiments if result_paths(e, results))
         if not experiments:
             raise ResultsError(f"expected a folder with results of experiments, got none in {results}")
-    if name in (COUNTS, "all"):
-        typer.echo(report_counts(out))
-    for experiment in experiments:
-        typer.echo(report(experiment, results, out))
+    _report(name, experiments, results, out)
     screen.print(f"tables and plots in {out}", markup=False)
+
+
+def _report(name: str, experiments: Sequence[Experiment], results: Path, out: Path) -> None:
+    """Write all tables; print those of one experiment, or one line for each of ``all``."""
+    if name in (COUNTS, "all"):
+        _print(report_counts(out), name)
+    for experiment in experiments:
+        _print(report(experiment, results, out), name)
+
+
+def _print(written: Written, name: str) -> None:
+    typer.echo(written.line if name == "all" else written.markdown)
 
 
 def _check_labels(what: str, named: Sequence[Named]) -> None:

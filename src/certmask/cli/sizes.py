@@ -20,6 +20,13 @@ def parse_size(text: str, what: str) -> Size:
     return int(found[1]), int(found[2] or found[1])
 
 
+def make_patch(text: str | None, image: Size) -> Patch:
+    """The patch that was asked for, else a seventh of the model's input along each side: 32×32 on 224×224."""
+    if text is not None:
+        return Patch(*parse_size(text, "patch"))
+    return Patch(*(max(1, round(side / 7)) for side in image))
+
+
 def make_cover(
     image: Size, patch: Patch, mask: str | None, tiling: str, fold: str | None, rule: str = "jury-recovery"
 ) -> Cover:

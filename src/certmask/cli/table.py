@@ -29,10 +29,13 @@ def run(paths: Sequence[Path], *, as_json: bool, markdown: bool) -> None:
         header, rows = read_results(path)
         as_markdown, grid, lines = (_attacked if header.get("kind") == "attack" else _certified)(path, header, rows)
         collected.append({"run": str(path), "lines": lines})
+        covers = [f"{line['scheme']}: {line['cover']}" for line in lines if line.get("cover")]
         if markdown:
-            typer.echo(f"{grid.title}\n\n{as_markdown}\n")
+            typer.echo("\n".join([f"{grid.title}\n\n{as_markdown}\n", *(f"- {text}" for text in covers), ""]))
         elif not as_json:
             out.print(grid)
+            for text in covers:
+                out.print(f"  {text}", markup=False)
     if as_json:
         typer.echo(json.dumps(collected, ensure_ascii=False, indent=2))
 

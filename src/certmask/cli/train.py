@@ -10,10 +10,10 @@ from torch import nn
 
 from certmask.cli.choices import pick_device
 from certmask.cli.console import err, out, percent
-from certmask.cli.sizes import parse_size
+from certmask.cli.sizes import make_patch, parse_size
 from certmask.data import Dataset, Framing, class_folders, load_dataset
 from certmask.errors import CertmaskError
-from certmask.geometry import Patch, Size
+from certmask.geometry import Size
 from certmask.training import Photos, Recipe, read_photos
 from certmask.training.run import Exam, Lesson, train_run
 from certmask.zoo import Card, build_model, load_checkpoint
@@ -48,7 +48,7 @@ def run(
         raise CertmaskError(f"expected at least 2 classes to train on, got {len(classes)}")
     torch.manual_seed(recipe.seed)
     model, card = starting_point(name, classes, parse_size(image, "image") if image else None, weights, pretrained)
-    threat = Patch(*parse_size(patch, "patch")) if patch else Patch(*(max(1, round(side / 7)) for side in card.size))
+    threat = make_patch(patch, card.size)
     threat.positions(card.size)
     framing = Framing(card.crop if crop is None else crop)
     train, held_out = (load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation))

@@ -87,11 +87,23 @@ def wanted_threats(experiment: Experiment, data: str, patches: frozenset[str] | 
 
 
 def check_patches(experiments: Sequence[Experiment], data: Sequence[str], patches: frozenset[str] | None) -> None:
-    """An error if a patch was asked for that no experiment has."""
-    known = {t.number for e in experiments for d in data for t in e.threats_on(d)} - {"none"}
-    odd = sorted((patches or frozenset()) - known)
+    """An error if a patch was asked for that no experiment has on data of these names."""
+    known = _numbers(experiments, data)
+    odd = sorted((patches or frozenset()) - set(known))
+    if odd and not known:
+        raise CertmaskError(f"expected no choice of patches where there are none, got {odd[0]!r}")
     if odd:
-        raise CertmaskError(f"expected patches among {', '.join(sorted(known, key=float))}, got {odd[0]!r}")
+        papers = dict.fromkeys(name for experiment in experiments for name in experiment.threats)
+        offers = "; ".join(f"{name} {', '.join(_numbers(experiments, [name]))}" for name in papers)
+        raise CertmaskError(
+            f"expected patches among {', '.join(known)} for data named {', '.join(data)} "
+            f"(by NAME in --data NAME=SOURCE: {offers}; any other as imagenet), got {odd[0]!r}"
+        )
+
+
+def _numbers(experiments: Sequence[Experiment], data: Sequence[str]) -> list[str]:
+    """What a user can type to choose patches on these data sets, by size."""
+    return sorted({t.number for e in experiments for d in data for t in e.threats_on(d)} - {"none"}, key=float)
 
 
 def slug(label: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,22 @@ from certmask.report.table_forms import csv_text, markdown_table
 from certmask.report.tables import Table
 
 
-def report(experiment: Experiment, results: Path, out: Path) -> str:
-    """Write table.md, table.csv, table.json and the plots of an experiment; return the Markdown."""
+@dataclass(frozen=True)
+class Written:
+    """The tables of an experiment as Markdown, where they lie, and how much is in them."""
+
+    title: str
+    contents: str
+    path: Path
+    markdown: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.title}: {self.contents} in {self.path}"
+
+
+def report(experiment: Experiment, results: Path, out: Path) -> Written:
+    """Write table.md, table.csv, table.json and the plots of an experiment."""
     done = read_done(experiment, results)
     measured = [entry for run in done for entry in entries(experiment, run)]
     alone = unmeasured(experiment, measured)
@@ -40,16 +54,24 @@ def report(experiment: Experiment, results: Path, out: Path) -> str:
         "reported_only": [asdict(reported) for reported in alone],
     }
     draw(experiment, measured, out / experiment.name)
-    return _written(out / experiment.name, tables, [_flat(record) for record in records], content)
+    contents = f"{_number(len(done), 'run')}, {_number(len(records), 'row')} of defences"
+    return _written(out / experiment.name, contents, tables, [_flat(record) for record in records], content)
 
 
-def report_counts(out: Path) -> str:
+def report_counts(out: Path) -> Written:
     """The same for the experiment that measures nothing."""
     records = count_records()
-    return _written(out / COUNTS, [counts_table()], records, {"experiment": COUNTS, "rows": records})
+    contents = f"no runs, {_number(len(records), 'row')} of arithmetic"
+    return _written(out / COUNTS, contents, [counts_table()], records, {"experiment": COUNTS, "rows": records})
 
 
-def _written(folder: Path, tables: Sequence[Table], records: Sequence[dict[str, Any]], content: dict[str, Any]) -> str:
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _written(
+    folder: Path, contents: str, tables: Sequence[Table], records: Sequence[dict[str, Any]], content: dict[str, Any]
+) -> Written:
     markdown = "\n".join(map(markdown_table, tables))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +80,7 @@ def _written(folder: Path, tables: Sequence[Table], records: Sequence[dict[str, 
         (folder / "table.json").write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"expected a folder for tables, got {folder} ({error.strerror})") from None
-    return markdown
+    return Written(tables[0].title, contents, folder / "table.md", markdown)
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
-from math import sqrt
+from math import log, sqrt
 from textwrap import fill
 from typing import Any
 
@@ -43,24 +43,31 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,
 }
 WIDTH = 10.4
+SHARE_END = 113
+"""Axes of shares go on beyond 100 % by the width of a printed figure."""
+
+MARK = 7.5
+NEAR = (0.01, 0.025)
+"""Marks closer than these parts of a panel's width and of the highest share hide one another."""
 
 
 def share_bars(lines: Sequence[Findings]) -> bytes | None:
     """Certified shares with their intervals, one panel per guarantee; None where nothing can be certified."""
-    kinds = [kind for kind in TITLE if any(line.guarantee is kind for line in lines)]
-    if not kinds:
-        return None
-    groups = [[line for line in lines if line.guarantee is kind] for kind in kinds]
+    groups = {kind: [line for line in lines if line.guarantee is kind] for kind in TITLE}
+    groups = {kind: group for kind, group in groups.items() if group}
     with mpl.rc_context(STYLE):
-        heights = [
-            len(group) * (2 if kind is Guarantee.DETECTION else 1) for kind, group in zip(kinds, groups, strict=True)
-        ]
-        figure = Figure(figsize=(WIDTH, 0.34 * sum(heights) + 0.85 * len(kinds) + 0.3), layout="constrained")
-        panels = figure.subplots(len(kinds), 1, squeeze=False, sharex=True, height_ratios=[h + 0.6 for h in heights])
-        for axes, kind, group in zip(panels[:, 0], kinds, groups, strict=True):
-            _bar_panel(axes, kind, group)
-        panels[-1, 0].set_xlabel("share of images (%), whiskers: 95 % confidence interval")
-        return _svg(figure)
+        return _svg(share_figure(groups)) if groups else None
+
+
+def share_figure(groups: Mapping[Guarantee, Sequence[Findings]]) -> Figure:
+    """Bars of every guarantee in a panel of its own."""
+    heights = [len(group) * (2 if kind is Guarantee.DETECTION else 1) for kind, group in groups.items()]
+    figure = Figure(figsize=(WIDTH, 0.34 * sum(heights) + 0.85 * len(groups) + 0.3), layout="constrained")
+    panels = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=[h + 0.6 for h in heights])
+    for axes, (kind, group) in zip(panels[:, 0], groups.items(), strict=True):
+        _bar_panel(axes, kind, group)
+    panels[-1, 0].set_xlabel("share of images (%), whiskers: 95 % confidence interval")
+    return figure
 
 
 def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
@@ -76,10 +83,13 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
             beside = 100 * line.clean.value if row == rows[0] else 0.0
             _bar(axes, row, share, colour, label if line is group[0] else "_", hatch, beside)
         clean = "clean accuracy" if line is group[0] else "_"
-        axes.plot([100 * line.clean.value], [rows[0]], "D", color="black", mfc="white", ms=5.5, label=clean, zorder=4)
+        mark: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5.5, "zorder": 4, "clip_on": False}
+        axes.plot([100 * line.clean.value], [rows[0]], "D", label=clean, **mark)
         places.append(sum(rows) / len(rows))
         names.append(plot_text(line.scheme, 26))
-    axes.set(yticks=places, yticklabels=names, xlim=(0, 100), ylim=(next(place) - 0.4, -0.6), title=TITLE[kind])
+    axes.set(yticks=places, yticklabels=names, xlim=(0, SHARE_END), ylim=(next(place) - 0.4, -0.6), title=TITLE[kind])
+    axes.set_xticks(range(0, 101, 20))
+    axes.spines.bottom.set_bounds(0, 100)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.25)
     axes.set_axisbelow(True)
@@ -95,42 +105,76 @@ def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hat
         row, value, height=0.72, color=colour, alpha=0.85, hatch=hatch, edgecolor="white", linewidth=0, label=label
     )
     axes.plot([low, high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
-    end = beside + 1 if high - 1 < beside < high + 8 else high
+    end = beside + 1 if high - 1 < beside < high + 11 else high
     axes.annotate(f"{value:.1f}", (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
 def price_plot(lines: Sequence[Findings], names: Sequence[str]) -> bytes:
     """Certified share against passes, to prove and to answer; lines join what nothing else beats in both."""
-    columns = max(1, 110 // (8 + max(map(len, names))))
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 3.5 + 0.21 * -(-len(names) // columns)), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
-        _price_panel(left, lines, names, [line.proof_passes or 0.0 for line in lines], "mean passes per image to prove")
-        _price_panel(right, lines, names, [line.answer_passes for line in lines], "mean passes per image to answer")
-        left.set_ylabel(f"{TITLE[lines[0].guarantee]}\n(% of images)")
-        handles, labels = left.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-        return _svg(figure)
+        return _svg(price_figure(lines, names))
+
+
+def price_figure(lines: Sequence[Findings], names: Sequence[str]) -> Figure:
+    columns = max(1, 110 // (8 + max(map(len, names))))
+    figure = Figure(figsize=(WIDTH, 3.5 + 0.21 * -(-len(names) // columns)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, (title, passes) in zip((left, right), prices(lines).items(), strict=True):
+        _price_panel(axes, lines, names, passes, title)
+    left.set_ylabel(f"{TITLE[lines[0].guarantee]}\n(% of images)")
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
 
 
 def _price_panel(
     axes: Axes, lines: Sequence[Findings], names: Sequence[str], passes: Sequence[float], title: str
 ) -> None:
-    shares = [100 * line.certified.value if line.certified else 0.0 for line in lines]
+    shares = certified_shares(lines)
     front = frontier(passes, shares)
     axes.step([passes[n] for n in front], [shares[n] for n in front], where="post", color="0.6", lw=1, ls="--")
-    for number, line in enumerate(lines):
+    for number, (line, ring) in enumerate(zip(lines, rings(passes, shares), strict=True)):
         low, high = line.certified.interval if line.certified else (0.0, 0.0)
         colour = PALETTE[number % len(PALETTE)]
         marker = MARKERS[number // len(PALETTE) % len(MARKERS)] if len(lines) > len(MARKERS) else MARKERS[number]
         x, y = passes[number], shares[number]
-        axes.plot([x, x], [100 * low, 100 * high], color=colour, lw=1.2, alpha=0.55)
-        axes.plot([x], [y], marker, color=colour, ms=7.5, mec="white", label=plot_text(names[number]))
+        axes.plot([x, x], [100 * low, 100 * high], color=colour, lw=1.2, alpha=0.55, zorder=2)
+        look: dict[str, Any] = {"mfc": "none", "mew": 1.6} if ring else {"mec": "white"}
+        axes.plot([x], [y], marker, color=colour, ms=MARK + 6 * ring, zorder=3, **look)
+        axes.plot([], [], marker, color=colour, ms=MARK, mec="white", label=plot_text(names[number]))
     axes.set(xscale="log", xlabel=f"{title} (log scale)", ylim=(0, None), xlim=price_range(passes))
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(alpha=0.25)
+
+
+def prices(lines: Sequence[Findings]) -> dict[str, list[float]]:
+    """What the panels are drawn against, by the titles of their axes."""
+    return {
+        "mean passes per image to prove": [line.proof_passes or 0.0 for line in lines],
+        "mean passes per image to answer": [line.answer_passes for line in lines],
+    }
+
+
+def certified_shares(lines: Sequence[Findings]) -> list[float]:
+    """In percent."""
+    return [100 * line.certified.value if line.certified else 0.0 for line in lines]
+
+
+def rings(passes: Sequence[float], shares: Sequence[float]) -> list[int]:
+    """How many marks a mark goes around: those later ones that would hide it, and those inside them."""
+    low, high = price_range(passes)
+    across, up = NEAR[0] * log(high / low), NEAR[1] * max(shares)
+    found = [0] * len(passes)
+    for n in reversed(range(len(passes))):
+        hiding = [
+            found[m]
+            for m in range(n + 1, len(passes))
+            if abs(log(passes[m] / passes[n])) <= across and abs(shares[m] - shares[n]) <= up
+        ]
+        found[n] = 1 + max(hiding) if hiding else 0
+    return found
 
 
 def price_range(prices: Sequence[float]) -> tuple[float, float]:

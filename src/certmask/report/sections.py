@@ -13,7 +13,16 @@ from certmask.report.exhibits import attack_cards
 from certmask.report.findings import Findings
 from certmask.report.gallery import Card, photo_cards
 from certmask.report.markup import Markup, data_uri, tag
-from certmask.report.plots import TITLE, dissent_plot, price_plot, share_bars
+from certmask.report.plots import (
+    TITLE,
+    certified_shares,
+    dissent_plot,
+    frontier,
+    price_plot,
+    prices,
+    rings,
+    share_bars,
+)
 from certmask.report.report import Assault, Chapter, Report
 from certmask.report.run_files import RunFile
 from certmask.report.table_forms import html_table
@@ -87,16 +96,24 @@ def comparison(report: Report) -> Iterator[Markup]:
         yield folded(html_table(figures_table(lines, "All runs", with_run=True)), len(lines), "All runs")
     for group in report.price_groups():
         names = [line.scheme if len(report.chapters) == 1 else f"{line.run}: {line.scheme}" for line in group]
-        yield picture(price_plot(group, names), price_caption(group[0]))
+        yield picture(price_plot(group, names), price_caption(group))
     if report.contests:
         yield folded(html_table(contests_table(report.contests)), len(report.contests), "Paired on the same images")
 
 
-def price_caption(line: Findings) -> str:
-    return (
+def price_caption(lines: Sequence[Findings]) -> str:
+    """What is shown, and what dashed lines and hollow marks mean where there are any."""
+    line, shares, panels = lines[0], certified_shares(lines), prices(lines).values()
+    words = [
         f"The price of a proof ({TITLE[line.guarantee]}): {line.model} on {line.data}, "
-        f"{line.patch[0]}×{line.patch[1]} patch. Dashed: what no cheaper defence reaches. Vertical: 95 % intervals."
-    )
+        f"{line.patch[0]}×{line.patch[1]} patch.",
+        "Vertical: 95 % intervals.",
+    ]
+    if any(len(frontier(passes, shares)) > 1 for passes in panels):
+        words.append("Dashed: what no cheaper defence reaches.")
+    if any(any(rings(passes, shares)) for passes in panels):
+        words.append("Hollow marks lie around others in nearly the same place.")
+    return " ".join(words)
 
 
 def assault_section(assault: Assault) -> Section:

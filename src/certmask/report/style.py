@@ -23,15 +23,15 @@ nav a { color: var(--blue); margin-right: 1.1rem; display: inline-block; overflo
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.3; }
 caption { text-align: left; font-weight: 600; font-size: .95rem; padding: 0 0 .5rem; }
 th { font-weight: 600; vertical-align: bottom; color: var(--soft); }
-th, td { padding: .38rem .35rem; }
+th, td { padding: .38rem .25rem; }
 th.group { text-align: center; border-bottom: 1px solid var(--line); font-weight: 400; }
 thead tr:last-child th, th[rowspan] { border-bottom: 1.5px solid var(--ink); }
 thead tr:first-child th { border-top: 1.5px solid var(--ink); }
 tbody td { border-bottom: 1px solid var(--line); vertical-align: top; }
 tbody tr:last-child td { border-bottom: 1.5px solid var(--ink); }
 .figure { text-align: right; font-variant-numeric: tabular-nums; }
-.words { text-align: left; overflow-wrap: break-word; min-width: 6.2rem; }
-td small { display: block; font-size: .74rem; white-space: nowrap; }
+.words { text-align: left; overflow-wrap: anywhere; min-width: 6.7rem; }
+td small { display: block; font-size: .72rem; white-space: nowrap; }
 figure { margin: 1.2rem 0; }
 figure img { display: block; width: 100%; height: auto; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(290px, 1fr)); gap: 1.1rem; margin: .8rem 0; }

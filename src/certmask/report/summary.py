@@ -25,6 +25,7 @@ class Line:
     certificate_passes: float
     guarantee: str
     patch: tuple[int, int]
+    cover: str | None
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,4 +62,11 @@ def _line(name: str, scheme: Row, rows: Sequence[Row]) -> Line:
         certificate_passes=mean([o["certificate_passes"] for _, o in found]),
         guarantee=guarantee,
         patch=tuple(scheme["cover"]["patch"]),
+        cover=None if guarantee == "none" else cover_text(scheme["cover"]),
     )
+
+
+def cover_text(cover: Row) -> str:
+    """A cover as its header describes it, in words; as ``str(Cover)``."""
+    fold, mask, patch, image = (f"{cover[key][0]}×{cover[key][1]}" for key in ("fold", "mask", "patch", "image"))
+    return f"{cover['tiling']} {fold}, {cover['masks']} masks of {mask} against {patch} on {image}"

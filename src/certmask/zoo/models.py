@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -138,9 +140,24 @@ def _timm_name(name: str) -> str:
     return f"tf_{name.replace('-', '_')}" if name == DEFAULT_MODEL else name
 
 
+def is_known(name: str) -> bool:
+    """Whether a model can be had by this name: the embedded one, a shipped one, or one of timm's."""
+    return name == DEFAULT_MODEL or name in shipped_models() or _known_to_timm(name)
+
+
+def _known_to_timm(name: str) -> bool:
+    """timm's own ``is_model`` looks only at what stands before the dot; a wrong tag after it is no model either."""
+    timm = import_timm()
+    try:
+        timm.get_pretrained_cfg(name)
+    except RuntimeError:
+        return False
+    return bool(timm.is_model(name))
+
+
 def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
     timm = import_timm()
-    if not timm.is_model(_timm_name(name)):
+    if not _known_to_timm(_timm_name(name)):
         raise ClassifierError(
             f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors file or a model name that timm "
             f"knows, got {name!r}"
@@ -155,12 +172,29 @@ def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
 
 def pretrained_model(name: str, **options: Any) -> nn.Module:
     """timm's pretrained network, downloaded once; ``num_classes`` puts a new last layer on it."""
+    timm = import_timm()
     try:
-        model: nn.Module = import_timm().create_model(name, pretrained=True, **options)
+        with _quiet_hub():
+            model: nn.Module = timm.create_model(name, pretrained=True, **options)
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-        raise ClassifierError(f"expected to get pretrained weights of {name} through timm, got {reason}") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120].rstrip(" .")
+        raise ClassifierError(
+            f"expected to get pretrained weights of {name} through timm, got {reason}; "
+            "give local ones with --weights FILE (reproduce: --model NAME=FILE)"
+        ) from error
     return model
+
+
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """The hub goes on retrying a bad connection, but does not announce it, unless it was asked to log differently."""
+    hub = logging.getLogger("huggingface_hub")
+    before = hub.level
+    hub.setLevel(logging.ERROR if before == logging.WARNING else before)
+    try:
+        yield
+    finally:
+        hub.setLevel(before)
 
 
 def _embedded(name: str) -> nn.Module:
