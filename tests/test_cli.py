@@ -128,8 +128,8 @@ def test_each_rule_has_its_own_cover_unless_one_is_asked_for(tmp_path: Path) -> 
     bare = (*common[:5], "30", "--images", "2", "--rule", "undefended", "--tiling", "offset")
     certmask(*bare, "--out", tmp_path / "bare.jsonl")
     again = certmask(*common, "--out", tmp_path / "own.jsonl").stdout.replace("\n", " ")
-    assert "own.jsonl: 2 of 2 images are done" in again
-    assert "images are done" not in own
+    assert "own.jsonl has 2 of 2 images already" in again
+    assert "already" not in own
     table = certmask("table", tmp_path / "own.jsonl", tmp_path / "same.jsonl").stdout
     assert table.count("jury-recovery: spread 1×1, 36 masks of 9×9 against 5×5 on 32×32") == 1
     assert table.count("jury-recovery: spread 2×2, 81 masks of 11×11 against 5×5 on 32×32") == 1

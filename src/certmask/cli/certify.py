@@ -35,7 +35,7 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
         if not isinstance(scheme.rule, Undefended):
             out.print(f"  {scheme.name}: {scheme.cover}")
     if done := _done(path):
-        out.print(f"continues {path}: {done} of {len(dataset)} images are done", markup=False)
+        out.print(f"{path} has {done} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
         try:
             header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
