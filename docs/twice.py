@@ -46,9 +46,8 @@ def _compared(one: tuple[Record, list[Record]], other: tuple[Record, list[Record
         raise ResultsError(f"expected photos that both runs of {one[0]['model']['name']} have, got none")
     if any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
         raise ResultsError(f"expected the same photos in both runs of {one[0]['model']['name']}, got others")
-    pairs = [
-        (a["schemes"][mine], b["schemes"][same]) for a, b in shared for mine, same in _same_schemes(one[0], other[0])
-    ]
+    names = _same_schemes(one[0], other[0])
+    pairs = [(a["schemes"][mine], b["schemes"][same]) for a, b in shared for mine, same in names]
     answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     figures = (len(shared), len(pairs), answers, certificates)

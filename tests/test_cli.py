@@ -329,6 +329,15 @@ def test_a_photo_that_was_exchanged_is_noticed(class_folders: Path, tmp_path: Pa
     assert "n02124075/photo.jpg" in certmask(*arguments, code=1).stderr
 
 
+@pytest.mark.parametrize("key", ["tiling", "fold", "patch"])
+def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
+    header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
+    said = json.loads(header)
+    del said["schemes"]["jury recovery k=4"]["cover"][key]
+    (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
+    assert f"expected '{key}' for every scheme" in certmask("table", tmp_path / "run.jsonl", code=1).stderr
+
+
 def test_table_with_nonsense(tmp_path: Path) -> None:
     (tmp_path / "cut.jsonl").write_text('{"certmask_res')
     for name in ("none.jsonl", "cut.jsonl"):

@@ -40,3 +40,16 @@ def test_the_readme_uses_real_names() -> None:
     names = set(re.findall(r"\bcm\.(\w+)", code))
     assert names
     assert all(hasattr(certmask, name) for name in names)
+
+
+def test_the_speed_of_deterministic_compiling_is_as_recorded() -> None:
+    """The sentence is written by hand; its figures are those of the record."""
+    record = (ROOT / "results/speed/compile-options-h200.txt").read_text()
+    page = (ROOT / "docs/performance.md").read_text()
+    rates = re.findall(r"^(\S+) (deterministic|timed) passes/s (\d+) margin (\S+)$", record, re.MULTILINE)
+    assert len(rates) == 6
+    for _, _, rate, _ in rates:
+        assert f"{int(rate):,}" in page
+    margins = {(model, how): float(margin) for model, how, _, margin in rates}
+    assert margins["deit_tiny_patch16_224", "deterministic"] == 0
+    assert round(margins["deit_tiny_patch16_224", "timed"], 2) == 0.03

@@ -12,7 +12,7 @@ from certmask.covers import Cover
 from certmask.data import Dataset, check_source, load_dataset
 from certmask.errors import DataError
 from certmask.report import summarize
-from certmask.results import read_results
+from certmask.results import Row, read_results
 from certmask.rules import Undefended
 from certmask.run import certify_run, photo_margin
 from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
@@ -28,14 +28,15 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     if skip_bad:
         dataset, bad = dataset.readable()
         err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
-    margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, covers, dataset, path)
+    before, done = recorded(path)
+    margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, covers, dataset, before)
     schemes = choices.schemes(covers, margin)
     out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
     for scheme in schemes:
         if not isinstance(scheme.rule, Undefended):
             out.print(f"  {scheme.name}: {scheme.cover}")
-    if done := _done(path):
-        out.print(f"{path} has {done} of {len(dataset)} images already", markup=False)
+    if done:
+        out.print(f"{path} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
         try:
             header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
@@ -47,19 +48,15 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
 
 
-def _done(path: Path) -> int:
-    """How many images a results file has."""
-    return len(read_results(path)[1]) if _begun(path) else 0
+def recorded(path: Path) -> tuple[Row, list[Row]]:
+    """Header and rows of a run to be continued; both empty where its file has not been begun."""
+    begun = path.is_file() and b"\n" in path.read_bytes()
+    return read_results(path) if begun else ({}, [])
 
 
-def _begun(path: Path) -> bool:
-    return path.is_file() and b"\n" in path.read_bytes()
-
-
-def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, path: Path) -> tuple[float, str]:
+def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, header: Row) -> tuple[float, str]:
     """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
-    if _begun(path):
-        header, _ = read_results(path)
+    if header:
         margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())
         return max(margins, default=0.0), "as in the file"
     return photo_margin(classifier, covers, dataset), "measured"

@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from certmask.cli.sizes import make_cover, make_patch, parse_size
+from certmask.cli.sizes import make_cover, make_patch, mask_and_fold, parse_size
 from certmask.covers import Cover
 from certmask.covers.default import FOLD, default_mask
 from certmask.errors import CertmaskError, CoverError, GeometryError
@@ -35,8 +35,7 @@ def run(
     """Print what a cover costs; without a mask size, a choice of them."""
     size = parse_size(image, "image")
     threat = make_patch(patch, size)
-    if fold is None:
-        fold = "x".join(map(str, make_cover(size, threat, mask, tiling, None).fold)) if tiling == "spread" else "1x1"
+    fold = "x".join(map(str, mask_and_fold(size, threat, mask, tiling, fold)[1]))
     if mask is None and budget is None and not as_json and draw is None:
         _print(_choice(size, threat, tiling, fold), size, threat)
         return

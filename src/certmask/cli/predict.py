@@ -16,7 +16,7 @@ from certmask.certificate import Certificate
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, out
-from certmask.covers import Cover
+from certmask.covers import cover_text
 from certmask.data import read_photo, to_tensor
 from certmask.engine import Engine
 from certmask.evaluation import Scheme
@@ -36,7 +36,6 @@ class Prediction:
     label: int
     alert: bool
     certificate: Certificate
-    cover: Cover
     rule: str
     passes: int
     votes: list[tuple[int, float]]
@@ -51,7 +50,7 @@ class Prediction:
             "guarantee": self.certificate.guarantee.value,
             "meaning": self.sentence,
             "passes": self.passes,
-            "cover": str(self.cover),
+            "cover": cover_text(self.certificate.cover),
             "rule": self.rule,
         }
 
@@ -106,7 +105,6 @@ def predict(
             decision.label,
             decision.alert,
             rule.certificate(scheme.cover, decision.label, holds, engine.describe()),
-            scheme.cover,
             scheme.name,
             passes,
             list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True)),

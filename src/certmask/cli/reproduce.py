@@ -10,7 +10,7 @@ import torch
 import typer
 
 from certmask.classifier import Classifier
-from certmask.cli.certify import class_aliases, run_margin
+from certmask.cli.certify import class_aliases, recorded, run_margin
 from certmask.cli.choices import Choices
 from certmask.cli.console import out as screen
 from certmask.cli.console import progress_bar
@@ -141,7 +141,8 @@ def _margin(
     """The margin of a run, and the one to go on with: as given, as in its file, or measured once per data set."""
     if known is not None and (given or not one.path(out).exists()):
         return known, known
-    margin, origin = run_margin(classifier, [one.cases[0].cover(one.threat, one.image)], dataset, one.path(out))
+    header, _ = recorded(one.path(out))
+    margin, origin = run_margin(classifier, [one.cases[0].cover(one.threat, one.image)], dataset, header)
     screen.print(f"margin {margin:.3g} ({origin})", markup=False)
     return margin, known if known is not None else margin
 

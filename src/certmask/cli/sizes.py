@@ -27,16 +27,23 @@ def make_patch(text: str | None, image: Size) -> Patch:
     return Patch(*(max(1, round(side / 7)) for side in image))
 
 
-def make_cover(
+def mask_and_fold(
     image: Size, patch: Patch, mask: str | None, tiling: str, fold: str | None, rule: str = "jury-recovery"
-) -> Cover:
-    """The cover that the options describe; what they leave open is chosen to suit the rule."""
-    if tiling not in TILINGS:
-        raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
+) -> tuple[Size, Size]:
+    """What was asked for; what was left open is chosen to suit the rule."""
     many = rule == "jury-recovery" and tiling == "spread"
     wanted = parse_size(fold, "fold") if fold is not None else FOLD if many else (1, 1)
     size = parse_size(mask, "mask") if mask is not None else default_mask(image, patch, wanted)
-    folds = default_fold(patch, size) if many and fold is None else wanted
+    return size, default_fold(patch, size) if many and fold is None else wanted
+
+
+def make_cover(
+    image: Size, patch: Patch, mask: str | None, tiling: str, fold: str | None, rule: str = "jury-recovery"
+) -> Cover:
+    """The cover that the options describe."""
+    if tiling not in TILINGS:
+        raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
+    size, folds = mask_and_fold(image, patch, mask, tiling, fold, rule)
     count = minimum_masks(image, patch, size, folds[0] * folds[1])
     if count > MOST_MASKS:
         raise CertmaskError(

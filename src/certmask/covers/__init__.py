@@ -1,6 +1,6 @@
 """The ways to build a cover; each returns masks together with their verified fold."""
 
-from certmask.covers.cover import Cover, custom_cover
+from certmask.covers.cover import Cover, cover_text, custom_cover
 from certmask.covers.default import default_cover
 from certmask.covers.tilings import (
     TILINGS,
@@ -14,6 +14,7 @@ from certmask.covers.tilings import (
 __all__ = [
     "TILINGS",
     "Cover",
+    "cover_text",
     "custom_cover",
     "default_cover",
     "minimal_cover",

@@ -118,12 +118,7 @@ class Cover:
     def describe(self) -> dict[str, Any]:
         """What a results file or a certificate says about this cover."""
         return {
-            "tiling": self.tiling,
-            "image": list(self.image),
-            "patch": list(self.patch.size),
-            "mask": list(self.mask),
-            "fold": list(self.fold),
-            "masks": len(self),
+            **self._sizes(),
             "placed": self.placed,
             "min_fold": self.min_fold,
             "max_fold": self.max_fold,
@@ -131,11 +126,24 @@ class Cover:
             "digest": self.digest,
         }
 
+    def _sizes(self) -> dict[str, Any]:
+        return {
+            "tiling": self.tiling,
+            "image": list(self.image),
+            "patch": list(self.patch.size),
+            "mask": list(self.mask),
+            "fold": list(self.fold),
+            "masks": len(self),
+        }
+
     def __str__(self) -> str:
-        return (
-            f"{self.tiling} {self.fold[0]}×{self.fold[1]}, {len(self)} masks of {self.mask[0]}×{self.mask[1]} "
-            f"against {self.patch.height}×{self.patch.width} on {self.image[0]}×{self.image[1]}"
-        )
+        return cover_text(self._sizes())
+
+
+def cover_text(described: dict[str, Any]) -> str:
+    """A cover in words, from what ``Cover.describe`` says about it."""
+    fold, mask, patch, image = (f"{a}×{b}" for a, b in (described[key] for key in ("fold", "mask", "patch", "image")))
+    return f"{described['tiling']} {fold}, {described['masks']} masks of {mask} against {patch} on {image}"
 
 
 def _pairs(count: int) -> int:

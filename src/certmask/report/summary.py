@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from certmask.covers import cover_text
 from certmask.errors import ResultsError
 from certmask.results import Row
 
@@ -37,7 +38,10 @@ def summarize(header: Row, rows: Sequence[Row]) -> list[Line]:
         raise ResultsError("expected at least one image in the results, got none")
     if "schemes" not in header or not all({"label", "schemes"} <= row.keys() for row in rows):
         raise ResultsError("expected rows of a certification run, got others")
-    return [_line(name, scheme, rows) for name, scheme in header["schemes"].items()]
+    try:
+        return [_line(name, scheme, rows) for name, scheme in header["schemes"].items()]
+    except KeyError as error:
+        raise ResultsError(f"expected {error} for every scheme of a run and in its rows, got none") from None
 
 
 def _line(name: str, scheme: Row, rows: Sequence[Row]) -> Line:
@@ -64,9 +68,3 @@ def _line(name: str, scheme: Row, rows: Sequence[Row]) -> Line:
         patch=tuple(scheme["cover"]["patch"]),
         cover=None if guarantee == "none" else cover_text(scheme["cover"]),
     )
-
-
-def cover_text(cover: Row) -> str:
-    """A cover as its header describes it, in words; as ``str(Cover)``."""
-    fold, mask, patch, image = (f"{cover[key][0]}×{cover[key][1]}" for key in ("fold", "mask", "patch", "image"))
-    return f"{cover['tiling']} {fold}, {cover['masks']} masks of {mask} against {patch} on {image}"

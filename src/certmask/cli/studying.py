@@ -1,0 +1,175 @@
+"""The commands that train, compare and report: their options. Heavy imports wait until a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from certmask.cli.options import (
+    BackendOption,
+    BatchOption,
+    DeviceOption,
+    JsonOption,
+    MarginOption,
+    PrecisionOption,
+    WeightsOption,
+)
+
+
+def train(
+    data: Annotated[
+        str, typer.Argument(help="Training photos: folder of class folders, tar, or CIFAR-10 (FOLDER:train).")
+    ],
+    validation: Annotated[str, typer.Option("--validation", help="Held-out photos, in any form that `certify` takes.")],
+    model: Annotated[str, typer.Option("--model", help="A timm name, or a .safetensors with a card to start from.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for checkpoints, card and curves; continued if there.")],
+    weights: WeightsOption = None,
+    pretrained: Annotated[bool, typer.Option("--pretrained", help="Start from timm's pretrained weights.")] = False,
+    image: Annotated[str | None, typer.Option("--image", help="Input size; default: the model's own.")] = None,
+    crop: Annotated[
+        float | None, typer.Option("--crop", help="Share of the photo that is kept; default: the model's own.")
+    ] = None,
+    cutout: Annotated[str, typer.Option("--cutout", help="none, random (the paper's) or greedy.")] = "random",
+    epochs: Annotated[int, typer.Option("--epochs", min=1)] = 10,
+    batch: Annotated[int, typer.Option("--batch", min=1)] = 64,
+    rate: Annotated[float | None, typer.Option("--rate", help="Default: 0.001 for ViT and MLP, else 0.01.")] = None,
+    decay_every: Annotated[int, typer.Option("--decay-every", min=1, help="Divide the rate by 10 so often.")] = 5,
+    weight_decay: Annotated[float, typer.Option("--weight-decay", min=0.0)] = 0.0,
+    optimizer: Annotated[str, typer.Option("--optimizer", help="sgd or adamw.")] = "sgd",
+    schedule: Annotated[str, typer.Option("--schedule", help="steps (the paper's) or cosine.")] = "steps",
+    warm_up: Annotated[float, typer.Option("--warm-up", help="Epochs in which the rate rises from 0.")] = 0.0,
+    smoothing: Annotated[float, typer.Option("--smoothing", help="Label smoothing.")] = 0.0,
+    zoom: Annotated[float, typer.Option("--zoom", help="Smallest share of a side that a random crop keeps.")] = 1.0,
+    shift: Annotated[int, typer.Option("--shift", help="Most pixels by which a photo is moved.")] = 0,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    patch: Annotated[
+        str | None, typer.Option("--patch", help="Patch of the final figures; default: 1/7 of the side.")
+    ] = None,
+    images: Annotated[int, typer.Option("--images", min=1, help="Held-out photos for the certified figures.")] = 500,
+    precision: Annotated[str, typer.Option("--precision", help="Of the certified figures; see `certify`.")] = "auto",
+    half: Annotated[bool, typer.Option("--half", help="Save (and measure) the weights rounded to fp16.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the network: worth it on a GPU.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
+    from certmask.cli.train import architecture, run
+    from certmask.training import Recipe, paper_rate
+
+    recipe = Recipe(
+        epochs=epochs,
+        batch=batch,
+        rate=paper_rate(architecture(model)) if rate is None else rate,
+        decay_every=decay_every,
+        weight_decay=weight_decay,
+        cutout=cutout,
+        seed=seed,
+        optimizer=optimizer,
+        schedule=schedule,
+        warm_up=warm_up,
+        smoothing=smoothing,
+        zoom=zoom,
+        shift=shift,
+    )
+    start = None if weights is None else str(weights)
+    run(data, validation, model, recipe, out, weights=start, pretrained=pretrained, image=image, crop=crop, patch=patch,
+        images=images, precision=precision, half=half, compiled=compile, device=device)  # fmt: skip
+
+
+def models(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder with checkpoints and cards; default: models, if there is one.")
+    ] = None,
+) -> None:
+    """List the models at hand with input size, normalization and figures."""
+    from certmask.cli.models import run
+
+    run(folder)
+
+
+def table(
+    runs: Annotated[list[Path], typer.Argument(help="Results files of `certify`, `demo` or `attack`.")],
+    json: JsonOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+) -> None:
+    """Print the figures of results files."""
+    from certmask.cli.table import run
+
+    run(runs, as_json=json, markdown=markdown)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Results files of `certify`, `demo` or `attack`.")],
+    out: Annotated[Path, typer.Option("--out", help="The page; tables in other forms go beside it.")] = Path(
+        "report.html"
+    ),
+    photos: Annotated[
+        str | None, typer.Option("--photos", help="The photos of the runs, as `certify` takes them, for a gallery.")
+    ] = None,
+    gallery: Annotated[int, typer.Option("--gallery", min=0, help="Most pictures in the gallery.")] = 12,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Also write the tables as Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Also write the figures as CSV, shares from 0 to 1.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Also write the tables for LaTeX with booktabs.")] = False,
+) -> None:
+    """One HTML page from results files: what was proved in words, tables, plots, a gallery, provenance; no network."""
+    from certmask.cli.report import Forms, run
+
+    run(runs, out, Forms(markdown, csv, latex), photos, gallery)
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, table3, table4, figure-mask-size, figure-patch-size, appendix-d, fold, pareto, "
+            "counts, or all."
+        ),
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="As for `certify`, or NAME=WEIGHTS; repeatable. Default: the paper's three."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", help="NAME=SOURCE, a source as for `certify`; imagenet, imagenette and cifar10 are the paper's."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for results, tables, plots; runs are continued.")] = Path(
+        "runs/reproduce"
+    ),
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Only report: read the results in this folder, run nothing.")
+    ] = None,
+    images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
+    patch_share: Annotated[
+        str | None, typer.Option("--patch-share", help="Only these patches: 1,2,3 (figure-patch-size: 30,50 pixels).")
+    ] = None,
+    most_masks: Annotated[
+        int, typer.Option("--most-masks", min=1, help="A cover with more masks sees only a few images.")
+    ] = 20_000,
+    few_images: Annotated[int, typer.Option("--few-images", min=1, help="How many those are.")] = 3,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many passes each run takes.")] = False,
+    margin: MarginOption = "auto",
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+    batch: BatchOption = None,
+    backend: BackendOption = "auto",
+) -> None:
+    """The paper's tables and figures, and what goes beyond them: run every model on every data set, then report."""
+    from certmask.cli.choices import Choices
+    from certmask.cli.reproduce import patches_from, run, run_report
+    from certmask.errors import CertmaskError
+    from certmask.experiments import PAPER_MODELS
+    from certmask.experiments.plan import Limits
+
+    if from_ is not None:
+        if model or data or images or patch_share or dry_run:
+            raise CertmaskError("expected no choice of models, data, images or patches with --from, got one")
+        run_report(name, from_, from_ if out == Path("runs/reproduce") else out)
+        return
+    limits = Limits(images, few_images, most_masks, patches_from(patch_share))
+    choices = Choices("", None, None, None, "spread", None, [], "aligned", "mean-probability", 0.5, margin)
+    choices = choices.on(device, precision, batch, backend)
+    run(name, model or PAPER_MODELS, data or [], choices, limits, out, dry=dry_run)
