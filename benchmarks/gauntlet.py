@@ -11,33 +11,33 @@ import argparse
 from pathlib import Path
 
 from certmask.attacks.budget import Budget
+from certmask.certify import certify_run, photo_margin
 from certmask.cli.attack import Target
 from certmask.cli.attack import run as attack
 from certmask.cli.certify import class_aliases
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.evaluation import Scheme
-from certmask.geometry import Patch
-from certmask.results import read_results
+from certmask.defences.masked import MaskedDefence
+from certmask.results.file import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
-from certmask.run import certify_run, photo_margin
+from certmask.threat import Patch
 from certmask.zoo import framing_of, load_classifier
 
 PATCH = Patch(32, 32)
 
 
-def schemes(margin: float) -> list[Scheme]:
+def defences(margin: float) -> list[MaskedDefence]:
     """The paper's own setting, its rule with k = 1, and every rule with a guarantee, against a 32×32 patch on 224."""
     single, fourfold = minimal_cover(224, PATCH, 64), spread_cover(224, PATCH, 80, 2)
     return [
-        Scheme(single, Undefended(), "undefended"),
-        Scheme(offset_cover(224, PATCH, 48, (2, 3)), Published(margin), "published rule k=6, mask 48"),
-        Scheme(single, Published(margin), "published rule k=1, mask 64"),
-        Scheme(fourfold, JuryDetection(margin=margin), "jury detection k=4, mask 80"),
-        Scheme(single, MinorityReports(0.5, margin), "minority reports, mask 64"),
-        Scheme(single, JuryRecovery("all", margin=margin), "jury recovery k=1, mask 64"),
-        Scheme(fourfold, JuryRecovery("aligned", margin=margin), "jury recovery k=4, mask 80"),
-        Scheme(patchcleanser_cover(224, PATCH, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
+        MaskedDefence(single, Undefended(), "undefended"),
+        MaskedDefence(offset_cover(224, PATCH, 48, (2, 3)), Published(margin), "published rule k=6, mask 48"),
+        MaskedDefence(single, Published(margin), "published rule k=1, mask 64"),
+        MaskedDefence(fourfold, JuryDetection(margin=margin), "jury detection k=4, mask 80"),
+        MaskedDefence(single, MinorityReports(0.5, margin), "minority reports, mask 64"),
+        MaskedDefence(single, JuryRecovery("all", margin=margin), "jury recovery k=1, mask 64"),
+        MaskedDefence(fourfold, JuryRecovery("aligned", margin=margin), "jury recovery k=4, mask 80"),
+        MaskedDefence(patchcleanser_cover(224, PATCH, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
     ]
 
 
@@ -58,10 +58,10 @@ def main() -> None:
     classifier = load_classifier(options.model, options.weights, device=options.device)
     dataset = load_dataset(options.data, class_aliases(classifier), framing_of(options.model)).spread(options.images)
     if certified.is_file():
-        margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["schemes"].values())
+        margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["defences"].values())
     else:
-        margin = photo_margin(classifier, [scheme.cover for scheme in schemes(0.0)], dataset)
-    certify_run(classifier, dataset, schemes(margin), certified)
+        margin = photo_margin(classifier, [defence.cover for defence in defences(0.0)], dataset)
+    certify_run(classifier, dataset, defences(margin), certified)
     print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
     weights = None if options.weights is None else Path(options.weights)
     target = Target(certified, options.data, options.model, weights, options.device, [],

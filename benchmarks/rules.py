@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from certmask.classifier import device_name
-from certmask.evaluation import Scheme
+from certmask.defences.masked import MaskedDefence
 from certmask.experiments import EXPERIMENTS
 from certmask.geometry import IntArray
-from certmask.results import provenance
+from certmask.results.file import provenance
 from certmask.rules.aggregates import MeanProbability
 from certmask.rules.rule import Asking
 from certmask.votes import Votes, VoteStore
@@ -35,11 +35,11 @@ FAVOURS = (4.0, 6.0, 10.0)
 class Invented:
     """Votes made up as they are asked for; only the rules' own time is counted."""
 
-    def __init__(self, scheme: Scheme, favour: float, generator: torch.Generator) -> None:
+    def __init__(self, defence: MaskedDefence, favour: float, generator: torch.Generator) -> None:
         logits = torch.randn(4096, CLASSES, generator=generator)
         logits[:, LABEL] += favour
         self._pool, self._generator = logits.softmax(dim=1), generator
-        self.votes = Votes(scheme.cover, VoteStore(len(scheme.cover), CLASSES))
+        self.votes = Votes(defence.cover, VoteStore(len(defence.cover), CLASSES))
         self.seconds = 0.0
 
     def run(self, asking: Asking[object]) -> object:
@@ -58,14 +58,14 @@ class Invented:
         self.votes.store.add(passes, self._pool[rows])
 
 
-def seconds_per_image(schemes: Sequence[Scheme], favour: float) -> tuple[float, int]:
-    """The rules' time for one image under all schemes, and how many certificates hold."""
+def seconds_per_image(defences: Sequence[MaskedDefence], favour: float) -> tuple[float, int]:
+    """The rules' time for one image under all defences, and how many certificates hold."""
     generator = torch.Generator().manual_seed(0)
     total, held = 0.0, 0
-    for scheme in schemes:
-        invented = Invented(scheme, favour, generator)
-        invented.run(scheme.rule.deciding(invented.votes))
-        held += bool(invented.run(scheme.rule.certifying(invented.votes, LABEL)))
+    for defence in defences:
+        invented = Invented(defence, favour, generator)
+        invented.run(defence.rule.deciding(invented.votes))
+        held += bool(invented.run(defence.rule.certifying(invented.votes, LABEL)))
         total += invented.seconds
     return total, held
 
@@ -82,19 +82,19 @@ def main() -> None:
     options = parser.parse_args()
     table1 = EXPERIMENTS["table1"]
     (threat,) = (t for t in table1.threats_on("imagenet") if t.side == 32)
-    schemes = [case.scheme(threat, IMAGE) for case in table1.cases(threat)]
-    seconds_per_image(schemes, FAVOURS[-1])
+    defences = [case.defence(threat, IMAGE) for case in table1.cases(threat)]
+    seconds_per_image(defences, FAVOURS[-1])
     rows = []
     for favour in FAVOURS:
-        short = min(seconds_per_image(schemes, favour) for _ in range(options.repeat))
+        short = min(seconds_per_image(defences, favour) for _ in range(options.repeat))
         with patch.object(MeanProbability, "least", nothing_sure):
-            long = min(seconds_per_image(schemes, favour) for _ in range(options.repeat))
+            long = min(seconds_per_image(defences, favour) for _ in range(options.repeat))
         assert short[1] == long[1], "expected the same certificates either way"
         rows.append({"favour": favour, "certificates": short[1], "short_seconds": short[0], "long_seconds": long[0],
                      "ratio": long[0] / short[0]})  # fmt: skip
         print(rows[-1])
     where = {"device": device_name(torch.device("cpu")), "versions": provenance()}
-    content = {**where, "schemes": [scheme.name for scheme in schemes], "rows": rows}
+    content = {**where, "defences": [defence.name for defence in defences], "rows": rows}
     options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

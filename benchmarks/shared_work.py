@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from benchmarks.plain_loop import keep_table
 from certmask.covers import Cover, patchcleanser_cover
-from certmask.geometry import Patch
-from certmask.results import provenance
+from certmask.results.file import provenance
+from certmask.threat import Patch
 from certmask.zoo.timm_import import import_timm
 
 PATCH = Patch(32, 32)

@@ -25,14 +25,14 @@ from benchmarks.plain_loop import certified, two_mask_labels
 from certmask.classifier import Classifier, device_name, float32_mode
 from certmask.covers import Cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
-from certmask.evaluation import Scheme, examine
-from certmask.geometry import Patch
-from certmask.margin import measured_margin
-from certmask.results import provenance
+from certmask.engine.margin import measured_margin
+from certmask.results.file import provenance
 from certmask.rules import PatchCleanser
 from certmask.rules.jury_recovery import all_pairs
 from certmask.rules.rule import Asking
+from certmask.threat import Patch
 from certmask.votes import VoteStore, single_passes
 from certmask.zoo import DEFAULT_MODEL, framing_of, imagenet_names, imagenet_synsets, load_model
 from certmask.zoo.timm_import import import_timm
@@ -192,9 +192,9 @@ def part_real(device: torch.device, options: argparse.Namespace) -> Record:
         classifier = Classifier(model, 224, mean=tuple(config["mean"]), std=tuple(config["std"]), device=device,
                                 precision=precision, backend=options.backend, name=name)  # fmt: skip
         engine = Engine(classifier, [cover])
-        scheme = Scheme(cover, PatchCleanser())
-        warm, _ = timed(device, lambda: list(examine(engine, pictures[:4], labels[:4], [scheme])))  # noqa: B023
-        seconds, findings = timed(device, lambda: list(examine(engine, pictures, labels, [scheme])))  # noqa: B023
+        defence = MaskedDefence(cover, PatchCleanser())
+        warm, _ = timed(device, lambda: list(examine(engine, pictures[:4], labels[:4], [defence])))  # noqa: B023
+        seconds, findings = timed(device, lambda: list(examine(engine, pictures, labels, [defence])))  # noqa: B023
         margin = measured_margin(engine, list(pictures[:64]))
         sets[precision] = {f.number for f in findings if f.value[0].certified}
         rows.append({"engine": "certmask", "backend": options.backend, "precision": precision,

@@ -23,7 +23,7 @@ import torch
 
 from certmask.cli.train import starting_point
 from certmask.data import class_folders, load_dataset
-from certmask.geometry import Patch
+from certmask.threat import Patch
 from certmask.training import Recipe, read_photos
 from certmask.training.run import Exam, Lesson, train_run
 

@@ -26,17 +26,17 @@ from torch import Tensor
 from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, breaks, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
-from certmask.cli.demo import PATCH, demo_schemes
+from certmask.certify import pixel_digest
+from certmask.cli.demo import PATCH, demo_defences
 from certmask.covers import Cover
 from certmask.data import read_photo, to_tensor
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
-from certmask.evaluation import Scheme, examine
-from certmask.geometry import Size
 from certmask.report.drawing import COLOURS, paint_votes, save_figure
-from certmask.results import provenance
+from certmask.results.file import provenance
 from certmask.rules.rule import Asking
-from certmask.run import pixel_digest
+from certmask.threat import Size
 from certmask.votes import VoteStore, single_passes
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
@@ -50,19 +50,19 @@ UNDEFENDED, PUBLISHED, DETECTION, RECOVERY = (
 Votes = list[tuple[int, float]]
 
 
-def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, Scheme]]:
+def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, MaskedDefence]]:
     """Certify, attack, and judge the attacked picture with every defence; an error if something was not certified."""
     torch.set_num_threads(2)
     classifier = load_classifier(DEFAULT_MODEL, device="cpu", precision="fp32", batch=8, backend="torch")
-    schemes = {s.name: s for s in demo_schemes() if s.name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)}
-    engine = Engine(classifier, [s.cover for s in schemes.values()])
+    defences = {s.name: s for s in demo_defences() if s.name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)}
+    engine = Engine(classifier, [s.cover for s in defences.values()])
     photo = read_photo(Path(skimage.__file__).parent / "data" / PHOTO)
     clean = to_tensor(framing_of(DEFAULT_MODEL)(photo, classifier.size))
     label = classifier(clean[None]).argmax(dim=1)
-    surrogate = Surrogate(classifier, [schemes[PUBLISHED].cover])
-    attack = AdaptiveAttack(surrogate, schemes[PUBLISHED], Descent(steps=STEPS), goals=(SPARE_ONE,), views=VIEWS)
+    surrogate = Surrogate(classifier, [defences[PUBLISHED].cover])
+    attack = AdaptiveAttack(surrogate, defences[PUBLISHED], Descent(steps=STEPS), goals=(SPARE_ONE,), views=VIEWS)
     job = Job(clean[None], label, PATCH)
-    attacked = attack(job, defence_judge(engine, schemes[PUBLISHED]), seed=SEED)
+    attacked = attack(job, defence_judge(engine, defences[PUBLISHED]), seed=SEED)
     picture, (top, left) = attacked.pictures[0], attacked.corners[0].tolist()
     record = {
         "photo": f"scikit-image {PHOTO} (CC0)",
@@ -73,33 +73,33 @@ def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, Sc
         "patch": list(PATCH.size),
         "corner": [top, left],
         "attack": {"against": PUBLISHED, "goal": SPARE_ONE.name, "steps": STEPS, "views": VIEWS, "seed": SEED},
-        "defences": _judged(engine, clean, picture, (top, left), int(label), schemes),
+        "defences": _judged(engine, clean, picture, (top, left), int(label), defences),
         "model": engine.describe(),
         "versions": provenance(),
     }
-    return record, clean, picture, engine, schemes
+    return record, clean, picture, engine, defences
 
 
 def _judged(
-    engine: Engine, clean: Tensor, picture: Tensor, corner: Size, label: int, schemes: dict[str, Scheme]
+    engine: Engine, clean: Tensor, picture: Tensor, corner: Size, label: int, defences: dict[str, MaskedDefence]
 ) -> dict[str, dict[str, Any]]:
     """Per defence: its certificate of the clean photo, its answers before and after, and whether the promise held."""
     names = engine.classifier.class_names
-    (before,) = examine(engine, clean[None], [label], list(schemes.values()))
-    (after,) = examine(engine, picture[None], None, list(schemes.values()))
+    (before,) = examine(engine, clean[None], [label], list(defences.values()))
+    (after,) = examine(engine, picture[None], None, list(defences.values()))
     judged = {}
-    for (name, scheme), then, now in zip(schemes.items(), before.value, after.value, strict=True):
+    for (name, defence), then, now in zip(defences.items(), before.value, after.value, strict=True):
         if then.certified is False or not then.right(label):
             raise CertmaskError(f"expected a photo that {name} certifies, got {PHOTO}")
         judged[name] = {
-            **scheme.describe(),
+            **defence.describe(),
             "certified": then.certified,
-            "sentence": scheme.rule.certificate(scheme.cover, label, bool(then.certified)).sentence,
+            "sentence": defence.rule.certificate(defence.cover, label, bool(then.certified)).sentence,
             "clean_answer": names[then.label],
             "answer": names[now.label],
             "alert": now.alert,
-            "broken": breaks(scheme.rule.guarantee, Decision(now.label, now.alert), label),
-            **(_masks(engine, scheme.cover, picture, corner) if then.certified else {}),
+            "broken": breaks(defence.rule.guarantee, Decision(now.label, now.alert), label),
+            **(_masks(engine, defence.cover, picture, corner) if then.certified else {}),
         }
     return judged
 
@@ -126,11 +126,13 @@ def _votes(engine: Engine, cover: Cover, picture: Tensor) -> Votes:
     return finding.value
 
 
-def draw(record: dict[str, Any], clean: Tensor, picture: Tensor, engine: Engine, schemes: dict[str, Scheme]) -> None:
+def draw(
+    record: dict[str, Any], clean: Tensor, picture: Tensor, engine: Engine, defences: dict[str, MaskedDefence]
+) -> None:
     """Clean, patched, and the votes of two defences about the patched picture, with their answers."""
     figure = Figure(figsize=(11.7, 4.1), layout="constrained")
     panels = figure.subplots(1, 4)
-    votes = {name: _votes(engine, schemes[name].cover, picture) for name in (PUBLISHED, RECOVERY)}
+    votes = {name: _votes(engine, defences[name].cover, picture) for name in (PUBLISHED, RECOVERY)}
     counts = Counter(label for part in votes.values() for label, _ in part)
     colour = {record["label"]: COLOURS[0]}
     for label, _ in counts.most_common():
@@ -139,7 +141,7 @@ def draw(record: dict[str, Any], clean: Tensor, picture: Tensor, engine: Engine,
         axes.imshow(_photo(image))
         axes.set_axis_off()
     for axes, (name, cast) in zip(panels[2:], votes.items(), strict=True):
-        paint_votes(axes, _photo(picture), schemes[name].cover, cast, colour)
+        paint_votes(axes, _photo(picture), defences[name].cover, cast, colour)
     for axes in panels[1:]:
         _outline(axes, record)
     for axes, words in zip(panels, _words(record), strict=True):
@@ -200,11 +202,11 @@ def main() -> None:
     if sys.argv[1:] == ["--caption"]:
         sys.stdout.write(caption(json.loads(RECORD.read_text(encoding="utf-8"))) + "\n")
         return
-    record, clean, picture, engine, schemes = attack_photo()
+    record, clean, picture, engine, defences = attack_photo()
     if not record["defences"][PUBLISHED]["broken"]:
         raise CertmaskError("expected an attack that fools the published rule, got one that fails: try another seed")
     RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    draw(record, clean, picture, engine, schemes)
+    draw(record, clean, picture, engine, defences)
     sys.stdout.write(caption(record) + "\n")
 
 

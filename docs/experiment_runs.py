@@ -52,7 +52,7 @@ def _all(values: Iterable[object]) -> str:
 
 
 def _margins(header: Header) -> set[float]:
-    return {scheme["rule"]["margin"] for scheme in header["schemes"].values()}
+    return {defence["rule"]["margin"] for defence in header["defences"].values()}
 
 
 def commands(folder: Path) -> str:

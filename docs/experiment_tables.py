@@ -207,7 +207,7 @@ def _tested(entry: Entry) -> str:
 
 def measured_gap(run: Done, first: str, second: str) -> Cell:
     """The mean over the images of first minus second, in percentage points."""
-    held = [(row["schemes"][first]["certified"], row["schemes"][second]["certified"]) for row in run.file.rows]
+    held = [(row["defences"][first]["certified"], row["defences"][second]["certified"]) for row in run.file.rows]
     apart = [one - other for one, other in held]
     mean = sum(apart) / len(apart)
     error = sqrt(sum((a - mean) ** 2 for a in apart)) / len(apart)

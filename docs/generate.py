@@ -25,7 +25,7 @@ from certmask.report import summarize
 from certmask.report.attack_table import attack_lines, attack_markdown
 from certmask.report.drawing import save_figure
 from certmask.report.paired import mcnemar
-from certmask.results import read_results
+from certmask.results.file import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -98,7 +98,7 @@ def real_table(path: Path) -> str:
 def rules_table(path: Path) -> str:
     content = json.loads(path.read_text())
     rows = [
-        [f"{r['certificates']} of {len(content['schemes']) - 1}", f"{1000 * r['long_seconds']:.0f}",
+        [f"{r['certificates']} of {len(content['defences']) - 1}", f"{1000 * r['long_seconds']:.0f}",
          f"{1000 * r['short_seconds']:.0f}", f"{r['ratio']:.1f}×"]
         for r in content["rows"]
     ]  # fmt: skip
@@ -158,7 +158,7 @@ def _precision(path: Path) -> str:
 
 
 def _two_masks(path: Path) -> dict[str, bool]:
-    return {row["image"]: row["schemes"]["patchcleanser"]["certified"] for row in read_results(path)[1]}
+    return {row["image"]: row["defences"]["patchcleanser"]["certified"] for row in read_results(path)[1]}
 
 
 def _start(start: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from certmask.errors import ResultsError
 from certmask.report.table_forms import markdown_table
 from certmask.report.tables import Cell, Column, Table
-from certmask.results import read_results
+from certmask.results.file import read_results
 
 Record = dict[str, Any]
 
@@ -19,7 +19,7 @@ def twice(folder: Path) -> str:
     again = [read_results(path) for path in sorted(folder.glob("*.jsonl.gz"))]
     paths = [*results.glob("attacks/*-certified.jsonl"), *results.glob("reproduce/table1/*.jsonl.gz")]
     firsts = [read_results(path) for path in sorted(paths)]
-    rows = [_compared(one, other) for one in again for other in firsts if _same_schemes(one[0], other[0])]
+    rows = [_compared(one, other) for one in again for other in firsts if _same_defences(one[0], other[0])]
     if not rows:
         raise ResultsError(f"expected runs in {folder} that were made before, got none")
     words = (Column("model", words=True), Column("compiled", words=True))
@@ -27,14 +27,14 @@ def twice(folder: Path) -> str:
     return markdown_table(Table("The same defences on the same photos in two processes", columns, rows)).rstrip("\n")
 
 
-def _same_schemes(one: Record, other: Record) -> list[tuple[str, str]]:
+def _same_defences(one: Record, other: Record) -> list[tuple[str, str]]:
     """Names of the defences that two headers have in common; none where the function is described differently."""
     if one["model"] != other["model"]:
         return []
     return [
         (mine, theirs)
-        for mine, a in one["schemes"].items()
-        for theirs, b in other["schemes"].items()
+        for mine, a in one["defences"].items()
+        for theirs, b in other["defences"].items()
         if a["rule"] == b["rule"] and a["cover"]["digest"] == b["cover"]["digest"]
     ]
 
@@ -46,8 +46,8 @@ def _compared(one: tuple[Record, list[Record]], other: tuple[Record, list[Record
         raise ResultsError(f"expected photos that both runs of {one[0]['model']['name']} have, got none")
     if any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
         raise ResultsError(f"expected the same photos in both runs of {one[0]['model']['name']}, got others")
-    names = _same_schemes(one[0], other[0])
-    pairs = [(a["schemes"][mine], b["schemes"][same]) for a, b in shared for mine, same in names]
+    names = _same_defences(one[0], other[0])
+    pairs = [(a["defences"][mine], b["defences"][same]) for a, b in shared for mine, same in names]
     answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     figures = (len(shared), len(pairs), answers, certificates)

@@ -33,12 +33,12 @@ from certmask.attacks.views import masked_views
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier, weights_digest
 from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
-from certmask.evaluation import Scheme, examine
-from certmask.geometry import Patch
 from certmask.rules import RULES, JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule
 from certmask.rules.rule import Asking
+from certmask.threat import Patch
 from certmask.votes import VoteStore
 
 PATCH = Patch(7, 7)
@@ -421,16 +421,16 @@ def smooth_images(count: int) -> Tensor:
 def gauntlet(rule: Rule, cover: Cover, network: nn.Module) -> tuple[int, int]:
     """Images whose certificate holds, and how many of those some adaptive attack breaks."""
     classifier = Classifier(network, 24, batch=16, precision="fp32")
-    scheme, images = Scheme(cover, rule, "scheme"), smooth_images(60)
+    defence, images = MaskedDefence(cover, rule, "defence"), smooth_images(60)
     engine, surrogate = Engine(classifier, [cover]), Surrogate(classifier, [cover])
     labels = classifier(images).argmax(dim=1)
-    found = {f.number: f.value[0].certified for f in examine(engine, images, labels.tolist(), [scheme])}
+    found = {f.number: f.value[0].certified for f in examine(engine, images, labels.tolist(), [defence])}
     holds = torch.tensor([bool(found[number]) for number in range(len(images))])
     images, labels = images[holds][:8], labels[holds][:8]
     broken = torch.zeros(len(images), dtype=torch.bool)
     for seed in range(2):
-        attack = AdaptiveAttack(surrogate, scheme, Descent(steps=25), views=8)
-        attacked = attack(Job(images, labels, cover.patch), defence_judge(engine, scheme), seed=seed)
+        attack = AdaptiveAttack(surrogate, defence, Descent(steps=25), views=8)
+        attacked = attack(Job(images, labels, cover.patch), defence_judge(engine, defence), seed=seed)
         pairs = zip(attacked.decisions, labels.tolist(), strict=True)
         broken |= torch.tensor([breaks(rule.guarantee, decision, label) for decision, label in pairs])
     return len(images), int(broken.sum())
@@ -478,9 +478,9 @@ def test_what_breaks_a_guarantee() -> None:
 
 
 def test_goals_through_masks_and_bare_ones_do_not_mix(classifier: Classifier) -> None:
-    scheme = Scheme(SPREAD, Published())
+    defence = MaskedDefence(SPREAD, Published())
     surrogate = Surrogate(classifier, [SPREAD])
     with pytest.raises(AttackError, match="got both"):
-        AdaptiveAttack(surrogate, scheme, goals=[*goals_against(Published()), *goals_against(RULES["undefended"]())])
+        AdaptiveAttack(surrogate, defence, goals=[*goals_against(Published()), *goals_against(RULES["undefended"]())])
     with pytest.raises(AttackError, match="got 0"):
-        AdaptiveAttack(surrogate, scheme, views=0)
+        AdaptiveAttack(surrogate, defence, views=0)

@@ -23,8 +23,8 @@ from PIL import Image
 
 from certmask.cli import main
 from certmask.cli.sizes import make_cover
-from certmask.geometry import Patch, Size
-from certmask.results import read_results
+from certmask.results.file import read_results
+from certmask.threat import Patch, Size
 
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
 
@@ -135,7 +135,7 @@ def test_each_rule_has_its_own_cover_unless_one_is_asked_for(tmp_path: Path) -> 
     assert table.count("jury-recovery: spread 2×2, 81 masks of 11×11 against 5×5 on 32×32") == 1
     assert "- jury-recovery: spread 2×2" in certmask("table", "--markdown", tmp_path / "own.jsonl").stdout
     header = json.loads((tmp_path / "own.jsonl").read_text().splitlines()[0])
-    assert {n: s["cover"]["masks"] for n, s in header["schemes"].items()} == {"patchcleanser": 36, "jury-recovery": 81}
+    assert {n: s["cover"]["masks"] for n, s in header["defences"].items()} == {"patchcleanser": 36, "jury-recovery": 81}
 
 
 def test_one_bad_photo_names_the_way_out(class_folders: Path, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_certify_folders_and_csv_give_the_same_rows(class_folders: Path, tmp_pat
     certmask("certify", class_folders / "list.csv", *SMALL, *rules, "--out", tmp_path / "b.jsonl")
     assert outcomes(tmp_path / "a.jsonl") == outcomes(tmp_path / "b.jsonl")
     (run,) = json.loads(certmask("table", tmp_path / "a.jsonl", "--json").stdout)
-    figures = {line["scheme"]: line for line in run["lines"]}
+    figures = {line["defence"]: line for line in run["lines"]}
     assert figures["jury-recovery"]["certified_detection"] is None
     assert figures["jury-detection"]["certified_recovery"] is None
     assert figures["undefended"]["passes"] == 1
@@ -271,7 +271,7 @@ def test_certify_folders_and_csv_give_the_same_rows(class_folders: Path, tmp_pat
 
 def outcomes(path: Path) -> dict[str, Any]:
     """What a results file found, without the timings."""
-    return {row["image"]: {k: row[k] for k in ("label", "passes", "schemes")} for row in read_results(path)[1]}
+    return {row["image"]: {k: row[k] for k in ("label", "passes", "defences")} for row in read_results(path)[1]}
 
 
 def test_other_inputs_do_not_continue_a_run(class_folders: Path, tmp_path: Path) -> None:
@@ -333,9 +333,9 @@ def test_a_photo_that_was_exchanged_is_noticed(class_folders: Path, tmp_path: Pa
 def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
     header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
     said = json.loads(header)
-    del said["schemes"]["jury recovery k=4"]["cover"][key]
+    del said["defences"]["jury recovery k=4"]["cover"][key]
     (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
-    assert f"expected '{key}' for every scheme" in certmask("table", tmp_path / "run.jsonl", code=1).stderr
+    assert f"expected '{key}' for every defence" in certmask("table", tmp_path / "run.jsonl", code=1).stderr
 
 
 def test_table_with_nonsense(tmp_path: Path) -> None:

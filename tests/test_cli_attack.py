@@ -14,16 +14,16 @@ from PIL import Image
 from test_cli import Done, certmask
 
 from certmask.attacks.pictures import picture_folder
+from certmask.certify import pixel_digest
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.data import load_dataset
+from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.errors import ResultsError
-from certmask.evaluation import Scheme
-from certmask.geometry import Mask, Patch
+from certmask.geometry import Mask
 from certmask.report.attack_table import attack_lines, attack_markdown
-from certmask.results import read_results
+from certmask.results.file import read_results
 from certmask.rules import RULES, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
-from certmask.run import pixel_digest
-from certmask.schemes import scheme_from
+from certmask.threat import Patch
 from certmask.zoo.models import SHIPPED
 
 torch.set_num_threads(1)
@@ -75,13 +75,13 @@ def test_a_small_gauntlet(here: Path) -> None:
     budget = ("--images", "2", "--locations", "1", "--steps", "8", "--masks-per-step", "2", "--attempts-at-once", "2")
     done = attack(here, *budget)
     header, rows = read_results(here / "attack.jsonl")
-    lines = {line.scheme: line for line in attack_lines(header, rows)}
+    lines = {line.defence: line for line in attack_lines(header, rows)}
     assert {name: line.attempts for name, line in lines.items()} == dict.fromkeys(RULES_RUN, 2)
     assert lines["undefended"].label_changed >= 1
     assert lines["undefended"].broken is None
     assert lines["jury-detection"].broken == lines["jury-recovery"].broken == 0
     assert "undefended model's label in" in done.stdout
-    assert {row["image"] for row in rows if row["scheme"] == "jury-recovery"} == {FIRST, SECOND}
+    assert {row["image"] for row in rows if row["defence"] == "jury-recovery"} == {FIRST, SECOND}
     assert len({row["attempt"] for row in rows}) == len(rows)
     saved = [number for number, row in enumerate(rows, start=1) if row["picture"]]
     assert saved == [number for number, row in enumerate(rows, start=1) if row["broken"]]
@@ -136,7 +136,7 @@ def test_a_broken_proof_is_an_error_and_can_be_replayed(here: Path) -> None:
 
     def forge(lines: list[dict[str, Any]]) -> None:
         for line in lines[1:]:
-            line["schemes"]["jury-recovery"]["certified"] = line["image"] == WRONG
+            line["defences"]["jury-recovery"]["certified"] = line["image"] == WRONG
 
     edit(here / "run.jsonl", forge)
     done = attack(here, *QUICK, "--rule", "jury-recovery", "--save", "0", code=1)
@@ -187,17 +187,17 @@ def header_change(*keys: str, value: Any) -> Callable[[list[dict[str, Any]]], ob
         (header_change("model", "precision", value="int3"), "'int3'"),
         (header_change("model", "backend", value="abacus"), "'abacus'"),
         (header_change("data", "crop", value=1.0), "expected Framing(crop=1.0"),
-        (header_change("schemes", "published", "cover", "digest", value="f00"), "digest 'f00'"),
-        (header_change("schemes", "published", "cover", "tiling", value="round"), "'round'"),
-        (header_change("schemes", "published", "cover", "mask", value=[16, 16]), "'published'"),
-        (header_change("schemes", "published", "rule", "rule", value="magic"), "'magic'"),
-        (header_change("schemes", "jury-recovery", "rule", "aggregate", value="max"), "'jury-recovery'"),
-        (header_change("schemes", "jury-recovery", "rule", "pairs", value="odd"), "'jury-recovery'"),
+        (header_change("defences", "published", "cover", "digest", value="f00"), "digest 'f00'"),
+        (header_change("defences", "published", "cover", "tiling", value="round"), "'round'"),
+        (header_change("defences", "published", "cover", "mask", value=[16, 16]), "'published'"),
+        (header_change("defences", "published", "rule", "rule", value="magic"), "'magic'"),
+        (header_change("defences", "jury-recovery", "rule", "aggregate", value="max"), "'jury-recovery'"),
+        (header_change("defences", "jury-recovery", "rule", "pairs", value="odd"), "'jury-recovery'"),
         (header_change("kind", value="train"), "certification run"),
         (lambda lines: lines.__delitem__(slice(1, None)), "at least one certified image"),
         (lambda lines: lines[1].update(input_sha256="0"), "other pixels"),
         (lambda lines: lines[1].update(image="949/zz.png"), "949/zz.png"),
-        (lambda lines: [line["schemes"]["undefended"].update(label=1, alert=False) or line.update(label=1)
+        (lambda lines: [line["defences"]["undefended"].update(label=1, alert=False) or line.update(label=1)
                         for line in lines[1:]], "expected label 1"),
     ],
 )  # fmt: skip
@@ -210,7 +210,7 @@ def test_results_that_do_not_fit(change: Callable[[list[dict[str, Any]]], object
 
 def test_a_function_that_answers_otherwise_is_refused(here: Path) -> None:
     """The file says that the clean photo got another answer: this is not what was certified."""
-    edit(here / "run.jsonl", lambda lines: [line["schemes"]["published"].update(label=1) for line in lines[1:]])
+    edit(here / "run.jsonl", lambda lines: [line["defences"]["published"].update(label=1) for line in lines[1:]])
     assert "another function" in attack(here, *QUICK, "--rule", "published", code=1).stderr
 
 
@@ -306,7 +306,9 @@ def test_a_photo_that_was_exchanged_is_noticed(here: Path) -> None:
 
 
 def test_nothing_certified_is_nothing_to_attack(here: Path) -> None:
-    edit(here / "run.jsonl", lambda lines: [line["schemes"]["published"].update(certified=False) for line in lines[1:]])
+    edit(
+        here / "run.jsonl", lambda lines: [line["defences"]["published"].update(certified=False) for line in lines[1:]]
+    )
     assert "expected certified images to attack" in attack(here, "--rule", "published", code=1).stderr
 
 
@@ -315,31 +317,31 @@ def test_a_budget_of_nothing_is_wrong_usage(option: str, here: Path) -> None:
     attack(here, option, "0", code=2)
 
 
-SCHEMES = [
-    Scheme(spread_cover(32, Patch(5, 4), (11, 12), (2, 3)), JuryRecovery("aligned", LabelMajority(), 0.25), "a"),
-    Scheme(offset_cover(32, Patch(5, 5), 15, (1, 2)), Published(), "b"),
-    Scheme(replicated_cover(32, Patch(5, 5), 15, 2), MinorityReports(0.75), "c"),
-    Scheme(patchcleanser_cover(32, Patch(3, 5), (3, 4)), PatchCleanser(challenger=True), "d"),
-    *(Scheme(spread_cover(32, Patch(5, 5), 12), rule(), name) for name, rule in RULES.items()),
+DEFENCES = [
+    MaskedDefence(spread_cover(32, Patch(5, 4), (11, 12), (2, 3)), JuryRecovery("aligned", LabelMajority(), 0.25), "a"),
+    MaskedDefence(offset_cover(32, Patch(5, 5), 15, (1, 2)), Published(), "b"),
+    MaskedDefence(replicated_cover(32, Patch(5, 5), 15, 2), MinorityReports(0.75), "c"),
+    MaskedDefence(patchcleanser_cover(32, Patch(3, 5), (3, 4)), PatchCleanser(challenger=True), "d"),
+    *(MaskedDefence(spread_cover(32, Patch(5, 5), 12), rule(), name) for name, rule in RULES.items()),
 ]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_schemes_are_rebuilt_from_their_descriptions(scheme: Scheme) -> None:
-    written = json.loads(json.dumps(scheme.describe()))
-    rebuilt = scheme_from(written)
-    assert rebuilt.cover.masks == scheme.cover.masks
-    assert rebuilt.cover.grids == scheme.cover.grids
-    assert repr(rebuilt.rule) == repr(scheme.rule)
+@pytest.mark.parametrize("defence", DEFENCES, ids=lambda defence: defence.name)
+def test_schemes_are_rebuilt_from_their_descriptions(defence: MaskedDefence) -> None:
+    written = json.loads(json.dumps(defence.describe()))
+    rebuilt = defence_from(written)
+    assert rebuilt.cover.masks == defence.cover.masks
+    assert rebuilt.cover.grids == defence.cover.grids
+    assert repr(rebuilt.rule) == repr(defence.rule)
 
 
 def test_schemes_that_cannot_be_rebuilt() -> None:
     custom = custom_cover((1, 3), Patch(1, 1), [Mask(0, x, 1, 1) for x in range(3)])
     rule: Rule = Published()
-    with pytest.raises(ResultsError, match=r"expected a tiling among .* got 'custom' in scheme 'own'"):
-        scheme_from(Scheme(custom, rule, "own").describe())
-    with pytest.raises(ResultsError, match=r"expected a scheme that can be rebuilt, got 'x' \('cover'\)"):
-        scheme_from({"name": "x"})
+    with pytest.raises(ResultsError, match=r"expected a tiling among .* got 'custom' in defence 'own'"):
+        defence_from(MaskedDefence(custom, rule, "own").describe())
+    with pytest.raises(ResultsError, match=r"expected a defence that can be rebuilt, got 'x' \('cover'\)"):
+        defence_from({"name": "x"})
 
 
 def test_the_table_refuses_other_files() -> None:
@@ -355,11 +357,11 @@ def test_the_committed_gauntlet_counts_again(name: str) -> None:
     (run,) = json.loads(certmask("table", path, "--json").stdout)
     assert len(rows) >= 1000
     for line in run["lines"]:
-        mine = [row for row in rows if row["scheme"] == line["scheme"]]
+        mine = [row for row in rows if row["defence"] == line["defence"]]
         assert line["attempts"] == len(mine)
         assert line["label_changed"] == sum(row["answer"] != row["label"] for row in mine)
         assert line["alerted"] == sum(row["alert"] for row in mine)
-        kind = header["schemes"][line["scheme"]]["rule"]["guarantee"]
+        kind = header["defences"][line["defence"]]["rule"]["guarantee"]
         broken = {
             "none": None,
             "published test": sum(row["answer"] != row["label"] for row in mine),

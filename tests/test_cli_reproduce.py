@@ -153,7 +153,7 @@ def test_covers_with_too_many_masks_see_few_images(here: Path, tmp_path: Path) -
     few, usual = (outcomes(tmp_path / "table1" / name) for name in names)
     assert (len(few), len(usual)) == (1, 4)
     ((_, row),) = few.items()
-    assert {"published k=6", "published, exact minimum k=1"} <= row["schemes"].keys()
+    assert {"published k=6", "published, exact minimum k=1"} <= row["defences"].keys()
     assert "| published k=6 \\* |" in done.stdout
     assert "only a handful of images" in done.stdout
 

@@ -27,7 +27,8 @@ from certmask.covers import (
 )
 from certmask.covers.axis import minimal_starts, spread_starts
 from certmask.errors import CertmaskError, CoverError, GeometryError
-from certmask.geometry import Mask, Patch, Size, minimum_masks, minimum_per_axis, paper, reach
+from certmask.geometry import Mask, minimum_masks, minimum_per_axis, paper, reach
+from certmask.threat import Patch, Size
 
 Scene: TypeAlias = tuple[Size, Patch, Size, Size]
 

@@ -125,15 +125,15 @@ def test_a_bad_file_is_named_in_one_line(kind: str, tmp_path: Path) -> None:
 
 
 def test_class_folders_by_alias_number_or_order(tmp_path: Path) -> None:
-    for scheme in (("n0", "n1"), ("cat", "cup"), ("0", "1")):
-        root = tmp_path / scheme[0]
-        for name in scheme:
+    for defence in (("n0", "n1"), ("cat", "cup"), ("0", "1")):
+        root = tmp_path / defence[0]
+        for name in defence:
             photo(root / name / "b.png")
             photo(root / name / "a.jpg")
             (root / name / "notes.txt").write_text("not a photo")
         dataset = load_dataset(str(root), CLASSES, 0.875)
         assert [s.label for s in dataset.samples] == [0, 0, 1, 1]
-        assert [s.name for s in dataset.samples] == [f"{c}/{f}" for c in scheme for f in ("a.jpg", "b.png")]
+        assert [s.name for s in dataset.samples] == [f"{c}/{f}" for c in defence for f in ("a.jpg", "b.png")]
     for name in ("x", "y", "z"):
         photo(tmp_path / "free" / name / "a.jpg")
     nameless = [("0",), ("1",), ("2",)]

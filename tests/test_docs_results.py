@@ -49,23 +49,23 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def held(rows: list[Row], defence: str, field: str = "certified") -> int:
-    return sum(row["schemes"][defence][field] is True for row in rows)
+    return sum(row["defences"][defence][field] is True for row in rows)
 
 
 def clean(rows: list[Row], defence: str) -> int:
     return sum(
-        row["schemes"][defence]["label"] == row["label"] and not row["schemes"][defence]["alert"] for row in rows
+        row["defences"][defence]["label"] == row["label"] and not row["defences"][defence]["alert"] for row in rows
     )
 
 
 def passes(rows: list[Row], defence: str) -> float:
-    return float(np.mean([row["schemes"][defence]["certificate_passes"] for row in rows]))
+    return float(np.mean([row["defences"][defence]["certificate_passes"] for row in rows]))
 
 
 def measured(name: str, *defences: str, data: str = "*") -> dict[str, list[Row]]:
     """The runs of an experiment that have these defences; those of a handful of images are left out."""
     found = {path.name: rows_of(path) for path in sorted((RESULTS / name).glob(f"*--{data}--*.jsonl.gz"))}
-    chosen = {f: rows for f, rows in found.items() if "-few" not in f and {*defences} <= {*rows[0]["schemes"]}}
+    chosen = {f: rows for f, rows in found.items() if "-few" not in f and {*defences} <= {*rows[0]["defences"]}}
     assert chosen, f"no runs of {name}"
     return chosen
 
@@ -124,14 +124,14 @@ def test_every_figure_by_brute_force(folder: Path) -> None:
     for path in folder.glob("*.jsonl.gz"):
         header, rows = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0]), rows_of(path)
         model, data, patch = path.name.removesuffix(".jsonl.gz").split("--")
-        side = header["schemes"][next(iter(header["schemes"]))]["cover"]["patch"][0]
+        side = header["defences"][next(iter(header["defences"]))]["cover"]["patch"][0]
         wanted = re.compile(rf"{re.escape(f'{model} on {data}')}(, .*\b{side} px\)?)?; {len(rows):,} ")
         (title,) = [t for t in found if wanted.match(t) and ("so few" in t) == patch.endswith("-few")]
-        assert [line["defence"] for line in found[title]] == list(header["schemes"])
+        assert [line["defence"] for line in found[title]] == list(header["defences"])
         for line in found[title]:
             name = line["defence"]
             assert shown(line["clean"]) == share(clean(rows, name), rows)
-            guarantee = header["schemes"][name]["rule"]["guarantee"]
+            guarantee = header["defences"][name]["rule"]["guarantee"]
             for kind, column in kinds.items():
                 assert shown(line.get(column, "–")) == (share(held(rows, name), rows) if kind == guarantee else None)
             alerts = share(held(rows, name, "alert"), rows) if guarantee in ("detection", "recovery") else None
@@ -162,7 +162,7 @@ def test_paired_tables_and_their_summaries_by_brute_force(name: str) -> None:
     for comparison, counts in zip(EXPERIMENTS[name].comparisons, summaries, strict=True):
         splits = []
         for rows in measured(name, comparison.first, comparison.second).values():
-            sides = [{r["image"] for r in rows if r["schemes"][d]["certified"]}
+            sides = [{r["image"] for r in rows if r["defences"][d]["certified"]}
                      for d in (comparison.first, comparison.second)]  # fmt: skip
             splits.append((len(sides[0] - sides[1]), len(sides[1] - sides[0])))
         lines = found[comparison.question]
@@ -181,7 +181,7 @@ def test_gaps_are_means_of_paired_differences() -> None:
     for file, rows in measured("table1", "published k=6", "PatchCleanser 6×6").items():
         if family(file.split("--")[0]):
             apart = [
-                row["schemes"]["published k=6"]["certified"] - row["schemes"]["PatchCleanser 6×6"]["certified"]
+                row["defences"]["published k=6"]["certified"] - row["defences"]["PatchCleanser 6×6"]["certified"]
                 for row in rows
             ]
             half = 196 * np.std(apart) / np.sqrt(len(apart))
@@ -199,7 +199,7 @@ def split(rows: list[Row], first: str, second: str, holds: Callable[[Row, str], 
 
 
 def certified(row: Row, defence: str) -> bool:
-    return row["schemes"][defence]["certified"] is True
+    return row["defences"][defence]["certified"] is True
 
 
 def right(row: Row, defence: str) -> bool:
@@ -260,7 +260,7 @@ def test_the_readings_of_table_1_are_borne_out() -> None:
     assert all(passes(rows, juries) > passes(rows, cleanser) for rows in found.values())
     for rows in found.values():
         for row in rows:
-            assert row["schemes"][detection]["certified"] or not row["schemes"][six]["certified"]
+            assert row["defences"][detection]["certified"] or not row["defences"][six]["certified"]
 
 
 def test_the_readings_about_imagenet_and_the_paper_are_borne_out() -> None:
@@ -303,12 +303,12 @@ def test_the_reading_of_75_264_masks_is_borne_out() -> None:
     (path,) = (RESULTS / "table1").glob("*-few.jsonl.gz")
     rows = rows_of(path)
     header = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])
-    cover, exact = (header["schemes"][name]["cover"] for name in ("published k=6", "published, exact minimum k=1"))
+    cover, exact = (header["defences"][name]["cover"] for name in ("published k=6", "published, exact minimum k=1"))
     assert (cover["placed"], cover["masks"], exact["masks"], len(rows)) == (75264, 50176, 5041, 10)
     for many, few in (("published k=6", "published, exact minimum k=1"),
                       ("jury detection k=6", "jury detection, exact minimum k=1")):  # fmt: skip
         for row in rows:
-            one, other = row["schemes"][many], row["schemes"][few]
+            one, other = row["defences"][many], row["defences"][few]
             assert (one["certified"], one["alert"]) == (other["certified"], other["alert"])
 
 
@@ -321,7 +321,7 @@ def test_the_readings_of_tables_3_and_4_are_borne_out() -> None:
         assert held(rows, replicated) > held(rows, offset)
         assert clean(rows, replicated) < clean(rows, offset)
         for row in rows:
-            assert row["schemes"][replicated]["certified"] == row["schemes"]["published, Replicated k=1"]["certified"]
+            assert row["defences"][replicated]["certified"] == row["defences"]["published, Replicated k=1"]["certified"]
     for rows in measured("table4").values():
         assert clean(rows, "published k=6") > clean(rows, "published k=1")
         assert held(rows, "published k=6") < held(rows, "published k=1")
@@ -364,7 +364,7 @@ def test_the_readings_of_the_patch_sizes_are_borne_out() -> None:
 
 def proved(rows: list[Row], defence: str) -> float:
     """Passes of a proof that was completed."""
-    counts = [row["schemes"][defence]["certificate_passes"] for row in rows if row["schemes"][defence]["certified"]]
+    counts = [row["defences"][defence]["certificate_passes"] for row in rows if row["defences"][defence]["certified"]]
     return float(np.mean(counts))
 
 
@@ -375,9 +375,9 @@ def test_the_default_cover_is_the_one_that_the_page_chooses() -> None:
     """On the measured front, and what an engineer gets who asks for nothing."""
     (path,) = (RESULTS / "pareto").glob("*.jsonl.gz")
     header, rows = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0]), rows_of(path)
-    assert header["schemes"][DEFAULT]["cover"]["digest"] == default_cover(224, Patch(32, 32)).digest
-    assert header["schemes"][DEFAULT]["rule"]["pairs"] == "aligned"
-    affordable = [name for name in header["schemes"] if proved(rows, name) <= 1000]
+    assert header["defences"][DEFAULT]["cover"]["digest"] == default_cover(224, Patch(32, 32)).digest
+    assert header["defences"][DEFAULT]["rule"]["pairs"] == "aligned"
+    affordable = [name for name in header["defences"] if proved(rows, name) <= 1000]
     assert DEFAULT in affordable
     assert len(affordable) > 5
     assert all(held(rows, name) < held(rows, DEFAULT) for name in affordable if name != DEFAULT)
@@ -385,7 +385,7 @@ def test_the_default_cover_is_the_one_that_the_page_chooses() -> None:
 
 def test_the_readings_of_the_front_are_borne_out() -> None:
     for rows in measured("pareto").values():
-        names = list(rows[0]["schemes"])
+        names = list(rows[0]["defences"])
         grids = [name for name in names if name.startswith("PatchCleanser")]
         assert all(held(rows, name) < held(rows, DEFAULT) for name in grids)
         assert (held(rows, DEFAULT), max(held(rows, name) for name in grids)) == (79, 73)
@@ -449,8 +449,8 @@ def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFi
     assert generate.main() == 0
     (path,) = (copy / "results" / "reproduce" / "fold").glob("*.jsonl.gz")
     header, *rows = (json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
-    row = next(r for r in rows if r["schemes"]["published k=1"]["certified"])
-    row["schemes"]["published k=1"]["certified"] = False
+    row = next(r for r in rows if r["defences"]["published k=1"]["certified"])
+    row["defences"]["published k=1"]["certified"] = False
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, [header, *rows])).encode() + b"\n"))
     tables.runs_of.cache_clear()
     assert generate.main() == 1
@@ -542,7 +542,7 @@ def test_what_is_missing_is_what_no_run_stands_beside(copy: Path) -> None:
     files = [
         path.name.removesuffix(".jsonl.gz").removesuffix("-few").split("--")
         for path in (RESULTS / "table1").glob("*.jsonl.gz")
-        if "published k=6" in rows_of(path)[0]["schemes"]
+        if "published k=6" in rows_of(path)[0]["defences"]
     ]
     there = {(family(model), data, patch) for model, data, patch in files}
     for reported in EXPERIMENTS["table1"].reported:

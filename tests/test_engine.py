@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier, compile_options
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
-from certmask.evaluation import Scheme, examine
-from certmask.geometry import IntArray, Mask, Patch, Size
+from certmask.geometry import IntArray, Mask
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
+from certmask.threat import Patch, Size
 from certmask.votes import Votes, VoteStore, bare_pass, single_passes
 
 PATCH = Patch(5, 4)
@@ -96,8 +97,10 @@ def test_no_pass_is_made_twice(network: nn.Module, images: Tensor) -> None:
     seen: list[int] = []
     classifier = Classifier(network, 24, batch=16)
     engine = Engine(classifier, [COVERS[0], COVERS[0]], progress=seen.append)
-    schemes = [Scheme(COVERS[0], rule) for rule in (Undefended(), JuryDetection(), PatchCleanser(), JuryRecovery())]
-    findings = list(examine(engine, images, [0] * len(images), schemes))
+    defences = [
+        MaskedDefence(COVERS[0], rule) for rule in (Undefended(), JuryDetection(), PatchCleanser(), JuryRecovery())
+    ]
+    findings = list(examine(engine, images, [0] * len(images), defences))
     assert sum(seen) == sum(finding.passes for finding in findings)
     n = len(COVERS[0])
     assert all(finding.passes <= 1 + n + n * (n - 1) // 2 for finding in findings)
@@ -140,7 +143,7 @@ def test_live_outcomes_equal_those_on_complete_votes(rule: Rule, network: nn.Mod
     n = len(cover)
     everything = np.array([(i, j) for i in range(n) for j in range(i, n)], dtype=np.int64)
     labels = classifier(images).argmax(dim=1).tolist()
-    live = {f.number: f.value[0] for f in examine(engine, images, labels, [Scheme(cover, rule)])}
+    live = {f.number: f.value[0] for f in examine(engine, images, labels, [MaskedDefence(cover, rule)])}
     for number, store in enumerate(collect(engine, images, everything)):
         votes = engine.votes(cover, store)
         assert rule.decide(votes).label == live[number].label
@@ -152,7 +155,7 @@ def test_live_outcomes_equal_those_on_complete_votes(rule: Rule, network: nn.Mod
 def test_a_clean_unanimous_image_costs_one_pass_per_mask() -> None:
     cover = COVERS[0]
     engine = Engine(Classifier(lambda b: torch.tensor([[0.0, 5.0]]).expand(len(b), 2), 24, batch=16), [cover])
-    (finding,) = examine(engine, torch.rand(1, 3, 24, 24), None, [Scheme(cover, JuryRecovery())])
+    (finding,) = examine(engine, torch.rand(1, 3, 24, 24), None, [MaskedDefence(cover, JuryRecovery())])
     assert finding.value[0].passes == finding.passes == len(cover)
 
 
@@ -160,7 +163,7 @@ def test_certification_stops_when_it_is_decided() -> None:
     """A single mask that votes wrong ends the certificate before any pair is computed."""
     cover = COVERS[0]
     engine = Engine(Classifier(lambda b: torch.tensor([[0.0, 5.0]]).expand(len(b), 2), 24, batch=16), [cover])
-    (finding,) = examine(engine, torch.rand(1, 3, 24, 24), [0], [Scheme(cover, JuryRecovery())])
+    (finding,) = examine(engine, torch.rand(1, 3, 24, 24), [0], [MaskedDefence(cover, JuryRecovery())])
     assert finding.value[0].certified is False
     assert finding.passes == len(cover)
 
@@ -180,7 +183,7 @@ def test_a_cover_of_another_image_size_is_refused(size: Size, network: nn.Module
 def test_labels_outside_the_classes_are_refused(network: nn.Module, images: Tensor) -> None:
     engine = Engine(Classifier(network, 24), COVERS)
     with pytest.raises(CertmaskError, match="expected labels from 0 to 4, got 5"):
-        list(examine(engine, images, [5] * len(images), [Scheme(COVERS[0], JuryDetection())]))
+        list(examine(engine, images, [5] * len(images), [MaskedDefence(COVERS[0], JuryDetection())]))
 
 
 def test_one_compilation_serves_every_cover(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,19 +237,19 @@ def test_a_patch_that_makes_the_network_overflow_breaks_nothing(rule: Rule) -> N
     """Whatever the patch shows, NaN included: certified pictures are answered rightly, or alerted for detection."""
     cover = spread_cover(24, PATCH, (10, 9), 2)
     engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover])
-    scheme = Scheme(cover, rule)
+    defence = MaskedDefence(cover, rule)
     clean = torch.full((2, 3, 24, 24), 0.3)
-    findings = examine(engine, clean, [1, 1], [scheme])
+    findings = examine(engine, clean, [1, 1], [defence])
     assert all(finding.value[0].certified for finding in findings)
     patched = clean.clone()
     patched[0, :, 3:8, 3:7] = 1.0
-    for finding in examine(engine, patched, None, [scheme]):
+    for finding in examine(engine, patched, None, [defence]):
         (outcome,) = finding.value
         if rule.guarantee is Guarantee.RECOVERY or finding.number == 1:
             assert outcome.right(1)
         elif rule.guarantee is Guarantee.DETECTION:
             assert outcome.right(1) or outcome.alert
     with pytest.raises(ClassifierError, match="expected finite logits"):
-        list(examine(engine, patched, [1, 1], [scheme]))
+        list(examine(engine, patched, [1, 1], [defence]))
     with pytest.raises(ClassifierError, match="expected finite logits"):
-        list(examine(engine, torch.ones(1, 3, 24, 24), None, [scheme]))
+        list(examine(engine, torch.ones(1, 3, 24, 24), None, [defence]))

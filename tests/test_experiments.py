@@ -53,7 +53,7 @@ from certmask.experiments.writing import report
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
 from certmask.report.intervals import Share
-from certmask.results import read_results
+from certmask.results.file import read_results
 from certmask.rules import Undefended
 
 SIZE = 32
@@ -75,7 +75,7 @@ def test_every_declared_cover_holds_its_fold(experiment: Experiment, side: int) 
     for threat, case in declared(experiment):
         if side == 224 and threat.label == "0.4 %":
             continue
-        cover = case.scheme(threat, (side, side)).cover
+        cover = case.defence(threat, (side, side)).cover
         assert cover.min_fold >= cover.k == case.fold[0] * case.fold[1]
         assert cover.patch == threat.patch((side, side))
         assert case.mask is None or side != 224 or cover.mask == (case.mask, case.mask)
@@ -321,9 +321,9 @@ def test_tables_say_what_the_rows_say(results: Path, tmp_path: Path) -> None:
     assert len(content["rows"]) == 25
     some = 0
     for row in content["rows"]:
-        found = [(r["label"], r["schemes"][row["defence"]]) for r in rows]
+        found = [(r["label"], r["defences"][row["defence"]]) for r in rows]
         measured = row["measured"]
-        own = kinds[header["schemes"][row["defence"]]["rule"]["guarantee"]]
+        own = kinds[header["defences"][row["defence"]]["rule"]["guarantee"]]
         assert row["reported"] is None
         assert measured["images"] == len(rows) == 4
         assert measured["clean_accuracy_count"] == sum(o["label"] == y and not o["alert"] for y, o in found)
@@ -344,7 +344,7 @@ def test_paired_comparisons_by_brute_force(results: Path, tmp_path: Path) -> Non
     assert len(content["paired"]) == len(FOLD.comparisons)
     for pair in content["paired"]:
         first, second = (
-            {r["image"] for r in rows if r["schemes"][pair[side]]["certified"]} for side in ("first", "second")
+            {r["image"] for r in rows if r["defences"][pair[side]]["certified"]} for side in ("first", "second")
         )
         assert (pair["gained"], pair["lost"]) == (len(first - second), len(second - first))
         thrown = pair["gained"] + pair["lost"]
@@ -357,8 +357,8 @@ def test_a_gain_is_counted_on_the_right_side(results: Path, tmp_path: Path) -> N
     lines = path.read_text().splitlines()
     for number in (1, 2):
         row = json.loads(lines[number])
-        row["schemes"]["jury detection k=6"] |= {"certified": True, "label": row["label"], "alert": False}
-        row["schemes"]["published k=6"]["certified"] = False
+        row["defences"]["jury detection k=6"] |= {"certified": True, "label": row["label"], "alert": False}
+        row["defences"]["published k=6"]["certified"] = False
         lines[number] = json.dumps(row)
     (tmp_path / "fold").mkdir()
     (tmp_path / "fold" / path.name).write_text("\n".join(lines) + "\n")
@@ -438,7 +438,7 @@ def test_an_image_that_every_defence_certifies_takes_all_planned_passes(tmp_path
 
 def test_logarithms_need_a_margin_that_was_given() -> None:
     (run,) = planned(PARETO, "m", "imagenet", (SIZE, SIZE), Limits())
-    with_logs, without = (run.schemes(0.0, logarithms=flag) for flag in (True, False))
+    with_logs, without = (run.defences(0.0, logarithms=flag) for flag in (True, False))
     left_out = {s.name for s in with_logs} - {s.name for s in without}
     assert left_out == {case.name for case in run.cases if "log-probability" in case.name}
     assert left_out
@@ -447,10 +447,10 @@ def test_logarithms_need_a_margin_that_was_given() -> None:
 @pytest.mark.parametrize(
     ("change", "got"),
     [
-        (lambda h: h["schemes"].update({"another": h["schemes"]["published k=1"]}), "'another'"),
-        (lambda h: h["schemes"]["published k=6"]["cover"].update(mask=[9, 9]), r"\(9, 9\)"),
-        (lambda h: h["schemes"]["published k=6"]["cover"].update(tiling="spread"), "'spread'"),
-        (lambda h: h["schemes"]["published k=6"]["cover"].update(patch=[5, 5]), r"\(5, 5\)"),
+        (lambda h: h["defences"].update({"another": h["defences"]["published k=1"]}), "'another'"),
+        (lambda h: h["defences"]["published k=6"]["cover"].update(mask=[9, 9]), r"\(9, 9\)"),
+        (lambda h: h["defences"]["published k=6"]["cover"].update(tiling="spread"), "'spread'"),
+        (lambda h: h["defences"]["published k=6"]["cover"].update(patch=[5, 5]), r"\(5, 5\)"),
         (lambda h: h.update(kind="speed"), "'speed'"),
     ],
 )
@@ -460,7 +460,9 @@ def test_files_of_another_experiment_are_refused(results: Path, tmp_path: Path, 
     header, rows = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
     change(header)
     for row in rows:
-        row["schemes"] = {name: row["schemes"].get(name, row["schemes"]["published k=1"]) for name in header["schemes"]}
+        row["defences"] = {
+            name: row["defences"].get(name, row["defences"]["published k=1"]) for name in header["defences"]
+        }
     path = tmp_path / "table4" / done.file.path.name
     path.parent.mkdir()
     path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from certmask.covers import custom_cover, offset_cover
 from certmask.errors import CertmaskError, GeometryError
-from certmask.geometry import Mask, Patch, Size, find_districts, minimum_masks, minimum_per_axis, paper, reach
+from certmask.geometry import Mask, find_districts, minimum_masks, minimum_per_axis, paper, reach
+from certmask.threat import Patch, Size
 
 
 @st.composite

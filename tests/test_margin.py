@@ -9,16 +9,16 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from certmask.certify import photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import spread_cover
 from certmask.data import load_dataset
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
+from certmask.engine.margin import measured_margin
 from certmask.errors import ClassifierError, DataError
-from certmask.evaluation import Scheme, examine
-from certmask.geometry import Patch
-from certmask.margin import measured_margin
 from certmask.rules import JuryRecovery
-from certmask.run import photo_margin
+from certmask.threat import Patch
 
 COVER = spread_cover(24, Patch(4, 4), 10, 2)
 
@@ -66,10 +66,10 @@ class Cramped:
 def test_out_of_memory_halves_the_batch_and_goes_on(patience: int, images: Tensor) -> None:
     """At the start or in the middle of a run: the same outcomes, with smaller batches."""
     whole = Engine(Classifier(Cramped(64, 0), 24, batch=16), [COVER])
-    expected = {f.number: f.value for f in examine(whole, images, [0] * 12, [Scheme(COVER, JuryRecovery())])}
+    expected = {f.number: f.value for f in examine(whole, images, [0] * 12, [MaskedDefence(COVER, JuryRecovery())])}
     model = Cramped(4, patience)
     engine = Engine(Classifier(model, 24, batch=16), [COVER])
-    found = {f.number: f.value for f in examine(engine, images, [0] * 12, [Scheme(COVER, JuryRecovery())])}
+    found = {f.number: f.value for f in examine(engine, images, [0] * 12, [MaskedDefence(COVER, JuryRecovery())])}
     assert found == expected
     assert engine.classifier.batch == 4
     assert set(model.sizes[patience:]) == {4}
@@ -80,7 +80,7 @@ def test_no_memory_for_one_image_is_an_error(images: Tensor) -> None:
         Classifier(Cramped(0, 0), 24)
     engine = Engine(Classifier(Cramped(0, 4), 24, batch=4), [COVER])
     with pytest.raises(ClassifierError, match="expected memory for one image"):
-        list(examine(engine, images, None, [Scheme(COVER, JuryRecovery())]))
+        list(examine(engine, images, None, [MaskedDefence(COVER, JuryRecovery())]))
 
 
 def test_a_margin_is_measured_or_refused(network: nn.Module, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 import certmask as cm
 from certmask.classifier import Classifier, architecture_digest, weights_digest
 from certmask.data import load_dataset
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError, CoverError, DataError, ResultsError
-from certmask.evaluation import Scheme, examine
-from certmask.results import ResultsFile
+from certmask.results.file import ResultsFile
 from certmask.rules import JuryDetection, JuryRecovery, Undefended
 from certmask.votes import VoteStore
 
@@ -43,12 +43,12 @@ def test_a_model_that_looks_at_its_neighbours_is_refused(model: nn.Module) -> No
 
 def test_an_engine_runs_one_thing_at_a_time(network: nn.Module, images: Tensor) -> None:
     engine = Engine(Classifier(network, 24, batch=8), [COVER])
-    first = examine(engine, images, None, [Scheme(COVER, Undefended())])
+    first = examine(engine, images, None, [MaskedDefence(COVER, Undefended())])
     next(first)
     with pytest.raises(CertmaskError, match="one run at a time"):
-        list(examine(engine, images, None, [Scheme(COVER, Undefended())]))
+        list(examine(engine, images, None, [MaskedDefence(COVER, Undefended())]))
     first.close()  # type: ignore[attr-defined]
-    assert len(list(examine(engine, images, None, [Scheme(COVER, Undefended())]))) == len(images)
+    assert len(list(examine(engine, images, None, [MaskedDefence(COVER, Undefended())]))) == len(images)
 
 
 def test_a_defence_can_be_called_from_several_threads(network: nn.Module, images: Tensor) -> None:
@@ -125,11 +125,11 @@ def test_lists_that_cannot_be_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_schemes_row_does_not_depend_on_the_schemes_beside_it(network: nn.Module, images: Tensor) -> None:
-    """Dissent counts the votes that a scheme itself asked for."""
-    schemes = [Scheme(COVER, Undefended()), Scheme(COVER, JuryDetection())]
+    """Dissent counts the votes that a defence itself asked for."""
+    defences = [MaskedDefence(COVER, Undefended()), MaskedDefence(COVER, JuryDetection())]
     engine = Engine(Classifier(network, 24, batch=16), [COVER])
-    forth = {f.number: f.value for f in examine(engine, images, None, schemes)}
-    back = {f.number: f.value[::-1] for f in examine(engine, images, None, schemes[::-1])}
+    forth = {f.number: f.value for f in examine(engine, images, None, defences)}
+    back = {f.number: f.value[::-1] for f in examine(engine, images, None, defences[::-1])}
     assert forth == back
 
 

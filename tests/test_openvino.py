@@ -11,10 +11,10 @@ from torch.jit._trace import TracerWarning
 
 from certmask.classifier import Classifier
 from certmask.covers import spread_cover
-from certmask.defence import Defence
+from certmask.defences.deployed import Defence
 from certmask.errors import ClassifierError
-from certmask.geometry import Patch
 from certmask.rules import JuryRecovery
+from certmask.threat import Patch
 from certmask.zoo import load_classifier, shipped_models
 
 

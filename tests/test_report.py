@@ -33,11 +33,11 @@ from test_cli import Done, certmask
 
 from certmask.attacks.pictures import picture_folder, save_picture
 from certmask.certificate import Guarantee
+from certmask.certify import pixel_digest
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset, to_tensor
+from certmask.defences.masked import MaskedDefence
 from certmask.errors import ResultsError
-from certmask.evaluation import Scheme
-from certmask.geometry import Patch
 from certmask.report import summarize
 from certmask.report.findings import Findings, findings
 from certmask.report.gallery import FATES, fate, picked
@@ -48,21 +48,21 @@ from certmask.report.run_files import read_runs, short_names
 from certmask.report.sections import price_caption
 from certmask.report.table_forms import latex_text, markdown_text
 from certmask.report.thumbnails import jury, middle, with_jury
-from certmask.results import read_results
+from certmask.results.file import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
-from certmask.run import pixel_digest
+from certmask.threat import Patch
 
 Lines = list[dict[str, Any]]
 DEMO = Path(__file__).parent.parent / "results" / "demo.jsonl"
 SIZE, PATCH = 32, Patch(8, 8)
 FOURFOLD = spread_cover(SIZE, PATCH, 20, 2)
-SCHEMES = [
-    Scheme(FOURFOLD, Undefended(), "undefended"),
-    Scheme(offset_cover(SIZE, PATCH, 16, (2, 3)), Published(), "published k=6"),
-    Scheme(FOURFOLD, JuryDetection(margin=0.02), "jury detection"),
-    Scheme(FOURFOLD, MinorityReports(0.5, 0.02), "minority reports"),
-    Scheme(FOURFOLD, JuryRecovery("aligned", margin=0.01), "jury recovery"),
-    Scheme(patchcleanser_cover(SIZE, PATCH, 3), PatchCleanser(margin=0.01), "PatchCleanser"),
+DEFENCES = [
+    MaskedDefence(FOURFOLD, Undefended(), "undefended"),
+    MaskedDefence(offset_cover(SIZE, PATCH, 16, (2, 3)), Published(), "published k=6"),
+    MaskedDefence(FOURFOLD, JuryDetection(margin=0.02), "jury detection"),
+    MaskedDefence(FOURFOLD, MinorityReports(0.5, 0.02), "minority reports"),
+    MaskedDefence(FOURFOLD, JuryRecovery("aligned", margin=0.01), "jury recovery"),
+    MaskedDefence(patchcleanser_cover(SIZE, PATCH, 3), PatchCleanser(margin=0.01), "PatchCleanser"),
 ]
 KIND = {"recovery": "certified_recovery", "detection": "certified_detection", "published test": "published_test"}
 EVIL = "<script>alert(1)</script>\"'&|_%$#{}\\~^[x](y)`*"
@@ -86,15 +86,15 @@ def outcome(guarantee: str, label: int, chance: random.Random) -> dict[str, Any]
 def made_lines(images: int = 30, seed: int = 0) -> Lines:
     """The lines of an invented results file with every kind of guarantee."""
     chance = random.Random(seed)
-    schemes = json.loads(json.dumps({scheme.name: scheme.describe() for scheme in SCHEMES}))
+    defences = json.loads(json.dumps({defence.name: defence.describe() for defence in DEFENCES}))
     model = {"name": "tiny", "precision": "fp32", "size": [SIZE, SIZE], "classes": 10, "batch": 4, "device": "cpu"}
     data = {"name": "squares", "images": images, "digest": "d", "crop": 1.0}
-    lines: Lines = [{"certmask_results": 1, "kind": "certify", "model": model, "data": data, "schemes": schemes}]
+    lines: Lines = [{"certmask_results": 1, "kind": "certify", "model": model, "data": data, "defences": defences}]
     for number in range(images):
         label = number % 10
-        found = {name: outcome(s["rule"]["guarantee"], label, chance) for name, s in schemes.items()}
+        found = {name: outcome(s["rule"]["guarantee"], label, chance) for name, s in defences.items()}
         row = {"image": f"{label}/{number:03d}.png", "label": label, "passes": 200, "seconds": 0.5, "batch": 4}
-        lines.append({**row, "schemes": found, "input_sha256": f"{number:016x}"})
+        lines.append({**row, "defences": found, "input_sha256": f"{number:016x}"})
     return lines
 
 
@@ -183,15 +183,15 @@ def test_every_figure_is_recomputed_from_the_file(run: Path) -> None:
     report(run, "--csv", cwd=run.parent)
     header, *rows = made_lines()
     records = list(csv.DictReader((run.parent / "page.csv").open(encoding="utf-8")))
-    assert [record["defence"] for record in records] == list(header["schemes"])
+    assert [record["defence"] for record in records] == list(header["defences"])
     for record in records:
-        scheme = header["schemes"][record["defence"]]
-        found = [(row["label"], row["schemes"][record["defence"]]) for row in rows]
+        defence = header["defences"][record["defence"]]
+        found = [(row["label"], row["defences"][record["defence"]]) for row in rows]
         counts = {
             "clean_accuracy": sum(o["label"] == label and not o["alert"] for label, o in found),
             "false_alerts": sum(o["alert"] for _, o in found),
         }
-        guarantee = scheme["rule"]["guarantee"]
+        guarantee = defence["rule"]["guarantee"]
         if guarantee != "none":
             counts[KIND[guarantee]] = sum(o["certified"] for _, o in found)
         for name in ("clean_accuracy", "false_alerts", *KIND.values()):
@@ -201,7 +201,7 @@ def test_every_figure_is_recomputed_from_the_file(run: Path) -> None:
         mean = sum(o["passes"] for _, o in found) / len(found)
         assert float(record["passes_to_answer"]) == pytest.approx(mean)
         assert float(record["estimated_milliseconds_to_answer"]) == pytest.approx(mean * 500 / 200)
-        assert record["masks"] == ("" if guarantee == "none" else str(scheme["cover"]["masks"]))
+        assert record["masks"] == ("" if guarantee == "none" else str(defence["cover"]["masks"]))
 
 
 def check_share(record: dict[str, str], name: str, count: int | None) -> None:
@@ -267,10 +267,10 @@ def test_names_from_files_do_nothing_but_stand_there(tmp_path: Path) -> None:
     lines = made_lines()
     lines[0]["model"] |= {"name": EVIL, "precision": EVIL, "device": EVIL, EVIL: EVIL}
     lines[0]["data"]["name"] = EVIL
-    lines[0]["schemes"][EVIL] = {**lines[0]["schemes"].pop("jury recovery"), "name": EVIL}
+    lines[0]["defences"][EVIL] = {**lines[0]["defences"].pop("jury recovery"), "name": EVIL}
     for row in lines[1:]:
         row["image"] += EVIL
-        row["schemes"][EVIL] = row["schemes"].pop("jury recovery")
+        row["defences"][EVIL] = row["defences"].pop("jury recovery")
     path = saved(tmp_path / "<script>alert(2)<_script>.jsonl", lines)
     report(path, "--markdown", "--latex", "--csv", cwd=tmp_path)
     page = page_of(tmp_path)
@@ -294,13 +294,13 @@ def check_latex(text: str) -> None:
 
 
 def test_names_that_are_hard_to_draw(tmp_path: Path) -> None:
-    """Nothing, control characters, right-to-left, formulas and half a novel as names of schemes: every plot is XML."""
+    """Nothing, control characters, right-to-left, formulas and half a novel as names of defences: every plot is XML."""
     lines = made_lines()
     for old, new in zip(
-        list(lines[0]["schemes"]), ("", "\0\x1b\n", "\u202eevil", "$\\frac{", "x" * 500, "--> "), strict=True
+        list(lines[0]["defences"]), ("", "\0\x1b\n", "\u202eevil", "$\\frac{", "x" * 500, "--> "), strict=True
     ):
         for line in lines:
-            line["schemes"][new] = line["schemes"].pop(old)
+            line["defences"][new] = line["defences"].pop(old)
     report(saved(tmp_path / "run.jsonl", lines), cwd=tmp_path)
     plots = [address for address in page_of(tmp_path).addresses if address.startswith("data:image/svg")]
     assert len(plots) >= 3
@@ -354,7 +354,7 @@ def test_paired_rows_by_brute_force(tmp_path: Path) -> None:
     here, there = made_lines(seed=1), made_lines(seed=2)
     for row in there[1:11]:
         row["input_sha256"] = "other pixels"
-    there[0]["schemes"]["PatchCleanser"]["cover"]["patch"] = [9, 9]
+    there[0]["defences"]["PatchCleanser"]["cover"]["patch"] = [9, 9]
     paths = [saved(tmp_path / "a.jsonl", here), saved(tmp_path / "b.jsonl", there)]
     report(*paths, "--csv", cwd=tmp_path)
     found = {
@@ -363,14 +363,14 @@ def test_paired_rows_by_brute_force(tmp_path: Path) -> None:
     }
     recovery = {"a.jsonl: jury recovery", "a.jsonl: PatchCleanser", "b.jsonl: jury recovery"}
     detection = {
-        f"{run}: {scheme}" for run in ("a.jsonl", "b.jsonl") for scheme in ("jury detection", "minority reports")
+        f"{run}: {defence}" for run in ("a.jsonl", "b.jsonl") for defence in ("jury detection", "minority reports")
     }
     published = {"a.jsonl: published k=6", "b.jsonl: published k=6"}
     expected = [{a, b} for kind in (recovery, detection, published) for a in kind for b in kind if a < b]
     assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
     row = found["a.jsonl: jury recovery", "b.jsonl: jury recovery"]
     sides = [
-        (a["schemes"]["jury recovery"]["certified"], b["schemes"]["jury recovery"]["certified"])
+        (a["defences"]["jury recovery"]["certified"], b["defences"]["jury recovery"]["certified"])
         for a, b in zip(here[11:], there[11:], strict=True)
     ]
     assert (row["images"], row["only_first"], row["only_second"], row["both"]) == (
@@ -400,7 +400,7 @@ def cut(lines: Lines) -> None:
 
 def nothing_proved(lines: Lines) -> None:
     for row in lines[1:]:
-        for found in row["schemes"].values():
+        for found in row["defences"].values():
             found["certified"] = found["certified"] and None if found["certified"] is None else False
 
 
@@ -410,7 +410,7 @@ def other_batch(lines: Lines) -> None:
 
 
 def only_undefended(lines: Lines) -> None:
-    lines[0]["schemes"] = {"undefended": lines[0]["schemes"]["undefended"]}
+    lines[0]["defences"] = {"undefended": lines[0]["defences"]["undefended"]}
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ def test_every_fate_is_picked_and_no_image_twice(run: Path) -> None:
         chosen = picked(found, count)
         assert len(chosen) == min(count, 30)
         assert len({row["image"] for row, _, _ in chosen}) == len(chosen)
-        assert all(fate(row["schemes"][scheme], row["label"]) == kind for row, scheme, kind in chosen)
+        assert all(fate(row["defences"][defence], row["label"]) == kind for row, defence, kind in chosen)
         if count >= 8:
             assert {kind for _, _, kind in chosen} == set(FATES)
 
@@ -484,7 +484,7 @@ def test_a_changed_or_missing_photo_is_refused_by_name(photographed: Path) -> No
 
 def test_the_published_test_is_never_called_certified(photographed: Path) -> None:
     lines = [json.loads(line) for line in photographed.read_text(encoding="utf-8").splitlines()]
-    lines[0]["schemes"] = {name: lines[0]["schemes"][name] for name in ("undefended", "published k=6")}
+    lines[0]["defences"] = {name: lines[0]["defences"][name] for name in ("undefended", "published k=6")}
     report(saved(photographed, lines), "--photos", "photos", cwd=photographed.parent)
     page = page_of(photographed.parent)
     assert page.classes["card"] == 12
@@ -527,23 +527,23 @@ def test_the_drawing_is_the_jury_of_the_middle(cover: Any) -> None:
 
 
 def attempts(folder: Path, *, broken_proof: bool = False) -> Path:
-    """An attempts file against the photographed run, with one picture per scheme."""
+    """An attempts file against the photographed run, with one picture per defence."""
     header, rows = read_results(folder / "run.jsonl")
     certified, _ = read_runs([folder / "run.jsonl"])
-    schemes = {name: header["schemes"][name] for name in ("undefended", "published k=6", "jury recovery")}
+    defences = {name: header["defences"][name] for name in ("undefended", "published k=6", "jury recovery")}
     origin = {"run": "run.jsonl", "digest": certified[0].digest}
-    lines: Lines = [{**header, "kind": "attack", "certified": origin, "schemes": schemes}]
+    lines: Lines = [{**header, "kind": "attack", "certified": origin, "defences": defences}]
     path = folder / "attack.jsonl"
     dataset = load_dataset(str(folder / "photos"), None, 1.0)
-    for number, scheme in enumerate(schemes):
+    for number, defence in enumerate(defences):
         row = rows[number]
-        broken = scheme != "jury recovery" or broken_proof
+        broken = defence != "jury recovery" or broken_proof
         (sample,) = (sample for sample in dataset.samples if sample.name == row["image"])
         picture = to_tensor(sample.photo())
         picture[:, 3:11, 4:12] = 0.0
         raw = picture_folder(path) / f"{number}.png"
         save_picture(picture, (3, 4), PATCH, raw)
-        attempt = {"scheme": scheme, "image": row["image"], "label": row["label"], "alert": False, "broken": broken}
+        attempt = {"defence": defence, "image": row["image"], "label": row["label"], "alert": False, "broken": broken}
         answer = (row["label"] + 1) % 10 if broken else row["label"]
         kept = {"picture": raw.name, "picture_sha256": pixel_digest(picture)}
         lines.append({**attempt, "answer": answer, "corner": [3, 4], **(kept if broken else {"picture": None})})
@@ -616,8 +616,8 @@ def at(*keys: Any, value: Any = None, drop: bool = False) -> Callable[[Lines], N
     return change
 
 
-RULE = (0, "schemes", "jury recovery", "rule")
-OUTCOME = (2, "schemes", "jury recovery")
+RULE = (0, "defences", "jury recovery", "rule")
+OUTCOME = (2, "defences", "jury recovery")
 
 
 @pytest.mark.parametrize(
@@ -631,19 +631,19 @@ OUTCOME = (2, "schemes", "jury recovery")
         (at(0, "model", "size", value=[0, 32]), "size as height and width"),
         (at(0, "data", value=7), "'data'"),
         (at(0, "data", "images", value=-1), "'images'"),
-        (at(0, "schemes", value={}), "at least one scheme"),
+        (at(0, "defences", value={}), "at least one defence"),
         (at(0, "data", "name", value="\ud800"), "half of one in 1"),
         (at(2, "image", value="\udfff.png"), "half of one in 3"),
-        (at(0, "schemes", "jury recovery", value=[]), "named fields"),
+        (at(0, "defences", "jury recovery", value=[]), "named fields"),
         (at(*RULE, "guarantee", value="certain"), "'certain'"),
-        (at(0, "schemes", "jury recovery", "cover", "patch", value=[8, "x"]), "patch as height and width"),
+        (at(0, "defences", "jury recovery", "cover", "patch", value=[8, "x"]), "patch as height and width"),
         (at(slice(1, None), value=[]), "at least one row"),
         (at(2, "image", drop=True), "line 3"),
         (at(2, "image", value="0/000.png"), "'0/000.png' twice"),
         (at(2, "label", value=True), "'label'"),
         (at(2, "seconds", value=float("nan")), "'seconds'"),
         (at(2, "passes", value="many"), "'passes'"),
-        (at(2, "schemes", "jury recovery", drop=True), "'jury recovery'"),
+        (at(2, "defences", "jury recovery", drop=True), "'jury recovery'"),
         (at(*OUTCOME, value=None), "'jury recovery'"),
         (at(*OUTCOME, "certified", value=None), "'certified'"),
         (at(*OUTCOME, "alert", value=0), "'alert'"),
@@ -661,7 +661,7 @@ def test_bad_files_are_refused_by_name(change: Callable[[Lines], None], names: s
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize(("key", "value"), [("scheme", "unknown"), ("answer", None), ("broken", "yes"), ("image", 3)])
+@pytest.mark.parametrize(("key", "value"), [("defence", "unknown"), ("answer", None), ("broken", "yes"), ("image", 3)])
 def test_bad_attempts_are_refused(key: str, value: Any, photographed: Path) -> None:
     path = attempts(photographed.parent)
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -727,7 +727,7 @@ def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path)
     kinds = (Guarantee.RECOVERY, Guarantee.DETECTION, Guarantee.PUBLISHED)
     groups = {}
     for kind in kinds:
-        one = replace(lines_of(kind, run)[0], scheme=name)
+        one = replace(lines_of(kind, run)[0], defence=name)
         shares = [(Share(clean, images), Share(certified, images)) for clean in parts for certified in parts]
         groups[kind] = [replace(one, clean=clean, certified=share, false_alerts=share) for clean, share in shares]
     with mpl.rc_context(STYLE):
@@ -753,9 +753,9 @@ def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path)
 def test_marks_in_one_place_are_all_seen(count: int, run: Path) -> None:
     """The colour of every defence is there in both panels, with nothing but marks to bring it."""
     one = replace(lines_of(Guarantee.RECOVERY, run)[0], certified=Share(20, 30))
-    lines = [replace(one, scheme=str(n), answer_passes=one.answer_passes * (1 + n / 1000)) for n in range(count)]
+    lines = [replace(one, defence=str(n), answer_passes=one.answer_passes * (1 + n / 1000)) for n in range(count)]
     with mpl.rc_context(STYLE):
-        figure = price_figure(lines, [line.scheme for line in lines])
+        figure = price_figure(lines, [line.defence for line in lines])
         pixels = drawn(figure)
     for axes in figure.axes:
         box = axes.get_window_extent()
@@ -786,7 +786,7 @@ def test_captions_speak_of_dashed_lines_where_they_are_drawn(tmp_path: Path) -> 
         run = saved(tmp_path / f"{seed}.jsonl", made_lines(seed=seed))
         for kind in (Guarantee.RECOVERY, Guarantee.DETECTION):
             lines = lines_of(kind, run)
-            figure = price_figure(lines, [line.scheme for line in lines])
+            figure = price_figure(lines, [line.defence for line in lines])
             dashed = any(
                 line.get_linestyle() == "--" and len(np.unique(line.get_xydata(), axis=0)) > 1
                 for axes in figure.axes

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from certmask.errors import ResultsError
-from certmask.results import ResultsFile, read_results
+from certmask.results.file import ResultsFile, read_results
 
 HEADER: dict[str, dict[str, object]] = {
     "model": {"name": "m", "weights_sha256": "a" * 64},
-    "schemes": {"s": {"margin": 0.0}},
+    "defences": {"s": {"margin": 0.0}},
 }
 ROWS = [{"image": f"{n}.jpg", "label": n, "text": "ä–x"} for n in range(4)]
 
@@ -41,8 +41,8 @@ def test_a_run_killed_at_any_byte_loses_at_most_the_row_in_work(tmp_path: Path) 
     ("change", "names"),
     [
         ({"model": {**HEADER["model"], "weights_sha256": "b" * 64}}, "model.weights_sha256"),
-        ({"schemes": {"s": {"margin": 0.1}}}, "schemes.s.margin"),
-        ({"schemes": {"s": {"margin": 0.0}, "t": {}}}, "schemes.t"),
+        ({"defences": {"s": {"margin": 0.1}}}, "defences.s.margin"),
+        ({"defences": {"s": {"margin": 0.0}, "t": {}}}, "defences.t"),
         ({"data": "other"}, "data"),
     ],
 )

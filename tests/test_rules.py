@@ -32,7 +32,7 @@ from certmask.covers import (
     spread_cover,
 )
 from certmask.errors import CertmaskError, CoverError, VoteError
-from certmask.geometry import IntArray, Mask, Patch
+from certmask.geometry import IntArray, Mask
 from certmask.rules import (
     AGGREGATES,
     RULES,
@@ -51,6 +51,7 @@ from certmask.rules import (
 from certmask.rules.rule import Asking, jury_passes, majority
 from certmask.rules.tournament import tournament
 from certmask.rules.verdicts import all_won, least_leads, verdicts
+from certmask.threat import Patch
 from certmask.votes import (
     BARE,
     MARKED,

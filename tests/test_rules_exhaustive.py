@@ -50,7 +50,7 @@ from certmask.covers import (
     replicated_cover,
     spread_cover,
 )
-from certmask.geometry import Mask, Patch
+from certmask.geometry import Mask
 from certmask.rules import (
     AGGREGATES,
     RULES,
@@ -65,6 +65,7 @@ from certmask.rules import (
     Rule,
 )
 from certmask.rules.rule import Asking
+from certmask.threat import Patch
 from certmask.votes import Votes, single_passes
 
 torch.set_num_threads(1)

@@ -17,14 +17,14 @@ from certmask.data import load_dataset
 from certmask.data.sources import CIFAR10
 from certmask.errors import ClassifierError, DataError
 from certmask.report import summarize
-from certmask.results import read_results
+from certmask.results.file import read_results
 from certmask.zoo import load_classifier, shipped_models
 from certmask.zoo.card import read_card
 from certmask.zoo.models import SHIPPED
 
 ROWS = Path(__file__).resolve().parent.parent / "results" / "models"
 MEASURED = sorted(ROWS.glob("*.json"))
-SCHEMES = {
+DEFENCES = {
     "clean_accuracy": ("undefended", "clean_accuracy"),
     "certified_detection_one_mask": ("jury-detection", "certified_detection"),
     "certified_recovery_two_masks": ("patchcleanser", "certified_recovery"),
@@ -45,13 +45,13 @@ def test_every_card_says_what_its_rows_say(card: Path) -> None:
     """Each figure on the card of a trained model is counted again from the committed rows, image by image."""
     header, rows = read_results(card.with_suffix(".jsonl.gz"))
     metrics = json.loads(card.read_text())["metrics"]
-    lines = {line.scheme: line for line in summarize(header, rows)}
+    lines = {line.defence: line for line in summarize(header, rows)}
     assert len({row["image"] for row in rows}) == metrics["images"] >= 500
     assert header["data"] == metrics["data"]
     assert header["model"]["precision"] == metrics["precision"]
-    for figure, (scheme, column) in SCHEMES.items():
-        assert getattr(lines[scheme], column) == metrics[figure]
-        assert lines[scheme].patch == tuple(metrics["patch"])
+    for figure, (defence, column) in DEFENCES.items():
+        assert getattr(lines[defence], column) == metrics[figure]
+        assert lines[defence].patch == tuple(metrics["patch"])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_cifar_model_certifies_the_demo_photos(tmp_path: Path) -> None:
     """20 real photos, through the real command, against any 5×5 patch."""
     certmask("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--backend", "torch",
              "--rule", "undefended", "--rule", "patchcleanser", "--out", tmp_path / "run.jsonl")  # fmt: skip
-    lines = {line.scheme: line for line in summarize(*read_results(tmp_path / "run.jsonl"))}
+    lines = {line.defence: line for line in summarize(*read_results(tmp_path / "run.jsonl"))}
     assert lines["undefended"].images == 20
     assert lines["undefended"].clean_accuracy >= 0.85
     assert lines["patchcleanser"].certified_recovery is not None

@@ -21,7 +21,7 @@ from test_cli import certmask
 
 from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError, ClassifierError, DataError
-from certmask.results import read_results
+from certmask.results.file import read_results
 from certmask.training import PhotosInMemory, PhotoStream, Recipe, Trainer, paper_rate, read_photos
 from certmask.training.crop import random_crop, random_shift
 from certmask.training.cutout import cut, greedy_cutout, random_cutout
@@ -73,7 +73,7 @@ def test_it_learns_and_the_card_tells_how(discs: Path, tmp_path: Path) -> None:
              "--tiling", "patchcleanser", *rules, "--margin", "0", "--backend", "torch",
              "--out", tmp_path / "again.jsonl")  # fmt: skip
     (run,) = json.loads(certmask("table", tmp_path / "again.jsonl", "--json").stdout)
-    figures = {line["scheme"]: line for line in run["lines"]}
+    figures = {line["defence"]: line for line in run["lines"]}
     assert figures["undefended"]["clean_accuracy"] == card.metrics["clean_accuracy"]
     assert figures["patchcleanser"]["certified_recovery"] == card.metrics["certified_recovery_two_masks"]
     assert figures["jury-detection"]["certified_detection"] == card.metrics["certified_detection_one_mask"]

@@ -18,9 +18,10 @@ from certmask.attacks.worst_case import harm_of
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover, custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.errors import AttackError, VoteError
-from certmask.geometry import Mask, Patch
+from certmask.geometry import Mask
 from certmask.rules import JuryDetection, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
 from certmask.rules.rule import Asking, majority
+from certmask.threat import Patch
 from certmask.votes import Votes, single_passes
 
 torch.set_num_threads(1)

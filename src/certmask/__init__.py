@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from certmask.covers import patchcleanser_cover as patchcleanser_cover
     from certmask.covers import replicated_cover as replicated_cover
     from certmask.covers import spread_cover as spread_cover
-    from certmask.defence import Answer as Answer
-    from certmask.defence import Defence as Defence
-    from certmask.defence import Proof as Proof
+    from certmask.defences import Answer as Answer
+    from certmask.defences import Defence as Defence
+    from certmask.defences import Proof as Proof
     from certmask.errors import CertmaskError as CertmaskError
     from certmask.geometry import Mask as Mask
-    from certmask.geometry import Patch as Patch
     from certmask.rules import JuryDetection as JuryDetection
     from certmask.rules import JuryRecovery as JuryRecovery
     from certmask.rules import LabelMajority as LabelMajority
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from certmask.rules import PatchCleanser as PatchCleanser
     from certmask.rules import Published as Published
     from certmask.rules import Undefended as Undefended
+    from certmask.threat import Patch as Patch
     from certmask.votes import Votes as Votes
     from certmask.zoo import load_classifier as load_classifier
     from certmask.zoo.timm_import import import_timm as import_timm
@@ -61,9 +61,9 @@ _ROOMS = {
         "replicated_cover",
         "spread_cover",
     ],
-    "defence": ["Answer", "Defence", "Proof"],
+    "defences": ["Answer", "Defence", "Proof"],
     "errors": ["CertmaskError"],
-    "geometry": ["Mask", "Patch"],
+    "geometry": ["Mask"],
     "rules": [
         "JuryDetection",
         "JuryRecovery",
@@ -75,6 +75,7 @@ _ROOMS = {
         "Published",
         "Undefended",
     ],
+    "threat": ["Patch", "Threat"],
     "votes": ["Votes"],
     "zoo": ["load_classifier"],
     "zoo.timm_import": ["import_timm"],

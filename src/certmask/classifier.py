@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from certmask.backends.openvino import openvino_model
 from certmask.errors import ClassifierError
-from certmask.geometry import Size, checked_size
-from certmask.openvino import openvino_model
+from certmask.threat import Size, checked_size
 
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 BATCH = {"cpu": 32, "cuda": 512}

@@ -24,7 +24,7 @@ RECORDS = [
     Fault(
         "row of another photo",
         "a run is continued although a photo that is done was exchanged",
-        "run.py",
+        "certify.py",
         "if pixel_digest(image) != finished[sample.name]:",
         "if sample.name not in finished:",
         ("test_cli.py::test_a_photo_that_was_exchanged_is_noticed",),
@@ -32,7 +32,7 @@ RECORDS = [
     Fault(
         "run of another function",
         "a run is continued with other weights, another margin or other masks",
-        "results.py",
+        "results/file.py",
         'return "" if old == new else',
         'return "" if type(old) is type(new) else',
         ("test_results.py::test_other_inputs_are_refused_with_the_field_that_differs",),

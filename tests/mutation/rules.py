@@ -96,7 +96,7 @@ VOTING = [
     Fault(
         "half a margin",
         "the measured margin allows for one of two probabilities to move",
-        "margin.py",
+        "engine/margin.py",
         "return 2 * float(deviation)",
         "return float(deviation)",
         ("test_margin.py::test_an_answer_that_depends_on_the_batch_shape_is_measured",),
@@ -144,7 +144,7 @@ VOTING = [
     Fault(
         "proof of its own answer",
         "what is certified is the answer, right or wrong, and not the true label",
-        "evaluation.py",
+        "defences/masked.py",
         "rule.certifying(votes, label)",
         "rule.certifying(votes, decision.label)",
         ("test_engine.py::test_certification_stops_when_it_is_decided",),

@@ -13,8 +13,8 @@ from certmask.attacks.juries import Juries
 from certmask.attacks.patch_attack import PatchAttack
 from certmask.attacks.surrogate import Surrogate
 from certmask.attacks.views import Views, bare_views, masked_views
+from certmask.defences.masked import MaskedDefence
 from certmask.errors import AttackError
-from certmask.evaluation import Scheme
 
 
 class AdaptiveAttack(PatchAttack):
@@ -26,7 +26,7 @@ class AdaptiveAttack(PatchAttack):
     def __init__(
         self,
         surrogate: Surrogate,
-        scheme: Scheme,
+        defence: MaskedDefence,
         descent: Descent | None = None,
         *,
         goals: Sequence[Goal] | None = None,
@@ -35,26 +35,26 @@ class AdaptiveAttack(PatchAttack):
         ranks: Sequence[int] = (0,),
         at_once: int = 32,
     ) -> None:
-        goals = goals_against(scheme.rule) if goals is None else goals
+        goals = goals_against(defence.rule) if goals is None else goals
         super().__init__(surrogate, descent, restarts=restarts, ranks=ranks, goals=goals, at_once=at_once)
         if views < 1:
             raise AttackError(f"expected at least 1 view per step, got {views}")
         if len({goal.bare for goal in self.goals}) > 1:
             raise AttackError("expected goals that all look through masks, or all at the bare picture, got both")
-        self.scheme, self.view_count = scheme, views
-        self._juries = Juries(scheme.cover)
-        self._numbers = surrogate.numbers(scheme.cover)
+        self.defence, self.view_count = defence, views
+        self._juries = Juries(defence.cover)
+        self._numbers = surrogate.numbers(defence.cover)
 
     def views(self, corners: Tensor, numbers: Sequence[int], seed: int) -> Views:
         if self.goals[0].bare:
             return bare_views(len(corners), self.surrogate.device)
         where, goals = corners.cpu().numpy(), [self.goal(number) for number in numbers]
-        wishes = np.zeros((len(where), len(self.scheme.cover)), dtype=np.int8)
+        wishes = np.zeros((len(where), len(self.defence.cover)), dtype=np.int8)
         for goal in set(goals):
             rows = np.array([goal is other for other in goals])
             wishes[rows] = goal.wish(self._juries, where[rows], np.random.default_rng(seed))
-        aligned = getattr(self.scheme.rule, "pairs", "all") == "aligned"
+        aligned = getattr(self.defence.rule, "pairs", "all") == "aligned"
         paired = [goal.pairs for goal in goals]
         return masked_views(
-            self.scheme.cover, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device
+            self.defence.cover, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device
         )

@@ -13,10 +13,10 @@ from torch import Tensor
 from certmask.attacks.pasting import checked_corners, cut, eight_bits, paste
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier, checked_images
+from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
-from certmask.evaluation import Scheme, examine
-from certmask.geometry import Patch, Size
+from certmask.threat import Patch, Size
 
 Judge = Callable[[Tensor], Sequence[Decision]]
 """The deployed function: pictures ``[n, 3, H, W]`` in [0, 1] to decisions."""
@@ -27,11 +27,11 @@ def classifier_judge(classifier: Classifier) -> Judge:
     return lambda pictures: [Decision(int(label)) for label in classifier(pictures).argmax(dim=1)]
 
 
-def defence_judge(engine: Engine, scheme: Scheme) -> Judge:
+def defence_judge(engine: Engine, defence: MaskedDefence) -> Judge:
     """A whole defence, exactly as it is deployed."""
 
     def judge(pictures: Tensor) -> list[Decision]:
-        findings = sorted(examine(engine, pictures.cpu(), None, [scheme]), key=lambda finding: finding.number)
+        findings = sorted(examine(engine, pictures.cpu(), None, [defence]), key=lambda finding: finding.number)
         return [Decision(finding.value[0].label, finding.value[0].alert) for finding in findings]
 
     return judge

@@ -14,8 +14,8 @@ from certmask.attacks.goals import Goal, goals_against
 from certmask.attacks.juries import Juries
 from certmask.attacks.locations import PLACES, SEARCHED, pick_corner
 from certmask.data.dataset import evenly_spaced
+from certmask.defences.masked import MaskedDefence
 from certmask.errors import AttackError
-from certmask.evaluation import Scheme
 from certmask.geometry import IntArray
 
 RANKS = 3
@@ -24,7 +24,7 @@ RANKS = 3
 
 @dataclass(frozen=True)
 class Budget:
-    """Images per scheme, places per image, restarts per place, steps per attempt, masked views per step."""
+    """Images per defence, places per image, restarts per place, steps per attempt, masked views per step."""
 
     images: int = 20
     locations: int = 5
@@ -45,9 +45,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One patch on one certified image against one scheme."""
+    """One patch on one certified image against one defence."""
 
-    scheme: str
+    defence: str
     image: str
     label: int
     location: int
@@ -68,7 +68,7 @@ class Attempt:
 
     @property
     def key(self) -> str:
-        return f"{self.scheme}/{self.image}/{self.location}/{self.restart}"
+        return f"{self.defence}/{self.image}/{self.location}/{self.restart}"
 
     def corner(self, budget: Budget, juries: Juries) -> IntArray:
         """Where the patch goes; restarts share a place."""
@@ -77,7 +77,7 @@ class Attempt:
     def describe(self) -> dict[str, Any]:
         return {
             "attempt": self.key,
-            "scheme": self.scheme,
+            "defence": self.defence,
             "image": self.image,
             "label": self.label,
             "place": self.place,
@@ -86,15 +86,15 @@ class Attempt:
         }
 
 
-def plan_attempts(run: CertifiedRun, schemes: Sequence[Scheme], budget: Budget) -> list[Attempt]:
-    """All attempts of a budget, scheme by scheme, on evenly spaced images; goals take turns over places."""
+def plan_attempts(run: CertifiedRun, defences: Sequence[MaskedDefence], budget: Budget) -> list[Attempt]:
+    """All attempts of a budget, defence by defence, on evenly spaced images; goals take turns over places."""
     attempts = []
-    for scheme in schemes:
-        goals = goals_against(scheme.rule)
-        rows = run.attackable(scheme)
+    for defence in defences:
+        goals = goals_against(defence.rule)
+        rows = run.attackable(defence)
         for number, row in enumerate(evenly_spaced(rows, min(budget.images, len(rows)))):
             for location in range(budget.locations):
                 for restart in range(budget.restarts):
                     goal = goals[(number + location + restart) % len(goals)]
-                    attempts.append(Attempt(scheme.name, row["image"], row["label"], location, restart, goal))
+                    attempts.append(Attempt(defence.name, row["image"], row["label"], location, restart, goal))
     return attempts

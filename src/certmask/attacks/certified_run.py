@@ -11,15 +11,14 @@ from typing import Any
 from torch import Tensor
 
 from certmask.certificate import Guarantee
+from certmask.certify import pixel_digest
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing
+from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.evaluation import Scheme
-from certmask.geometry import Size
-from certmask.results import Row, read_results
-from certmask.run import pixel_digest
-from certmask.schemes import scheme_from
+from certmask.results.file import Row, read_results
+from certmask.threat import Size
 
 MACHINE = ("name", "device", "architecture_sha256")
 """What may differ: how the model is called, how its layers are printed (library versions differ in that; the clean
@@ -28,34 +27,34 @@ images are decided again, which would show another architecture), and the machin
 
 @dataclass(frozen=True)
 class CertifiedRun:
-    """Header and rows of a results file, its schemes, and a hash of the file."""
+    """Header and rows of a results file, its defences, and a hash of the file."""
 
     path: Path
     model: dict[str, Any]
     data: dict[str, Any]
     rows: tuple[Row, ...]
-    schemes: tuple[Scheme, ...]
+    defences: tuple[MaskedDefence, ...]
     digest: str
 
-    def chosen(self, names: Sequence[str]) -> list[Scheme]:
-        """The schemes of these names, all of them if no name is given."""
-        known = [scheme.name for scheme in self.schemes]
+    def chosen(self, names: Sequence[str]) -> list[MaskedDefence]:
+        """The defences of these names, all of them if no name is given."""
+        known = [defence.name for defence in self.defences]
         for name in names:
             if name not in known:
                 raise ResultsError(f"expected a rule of the run ({', '.join(known)}), got {name!r}")
-        return [scheme for scheme in self.schemes if not names or scheme.name in names]
+        return [defence for defence in self.defences if not names or defence.name in names]
 
-    def attackable(self, scheme: Scheme) -> list[Row]:
+    def attackable(self, defence: MaskedDefence) -> list[Row]:
         """Rows whose certificate holds; for a rule without one, those answered rightly without an alert.
 
         Rows that were made with another batch than the header says (memory ran short) belong to another function.
         """
         rows = [row for row in self.rows if row.get("batch", self.model["batch"]) == self.model["batch"]]
-        return [row for row in rows if _promised(scheme, row["schemes"][scheme.name], row["label"])]
+        return [row for row in rows if _promised(defence, row["defences"][defence.name], row["label"])]
 
 
-def _promised(scheme: Scheme, outcome: Row, label: int) -> bool:
-    if scheme.rule.guarantee is Guarantee.NONE:
+def _promised(defence: MaskedDefence, outcome: Row, label: int) -> bool:
+    if defence.rule.guarantee is Guarantee.NONE:
         return bool(outcome["label"] == label and not outcome["alert"])
     return bool(outcome["certified"])
 
@@ -63,14 +62,14 @@ def _promised(scheme: Scheme, outcome: Row, label: int) -> bool:
 def read_certified(path: Path) -> CertifiedRun:
     """Read a results file of ``certmask certify`` or ``demo``."""
     header, rows = read_results(path)
-    if header.get("kind") != "certify" or not {"model", "data", "schemes"} <= header.keys():
+    if header.get("kind") != "certify" or not {"model", "data", "defences"} <= header.keys():
         raise ResultsError(f"expected a results file of a certification run, got {path}")
     if not rows:
         raise ResultsError(f"expected at least one certified image in {path}, got none")
-    schemes = tuple(scheme_from(description) for description in header["schemes"].values())
+    defences = tuple(defence_from(description) for description in header["defences"].values())
     rows = sorted(rows, key=lambda row: str(row["image"]))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return CertifiedRun(path, header["model"], header["data"], tuple(rows), schemes, digest)
+    return CertifiedRun(path, header["model"], header["data"], tuple(rows), defences, digest)
 
 
 def check_weights(run: CertifiedRun, classifier: Classifier) -> None:

@@ -21,11 +21,11 @@ from certmask.attacks.juries import Juries
 from certmask.attacks.pictures import picture_folder, save_picture
 from certmask.attacks.surrogate import Surrogate
 from certmask.certificate import Decision, Guarantee
+from certmask.certify import pixel_digest
+from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.evaluation import Scheme
-from certmask.results import ResultsFile, Row, provenance
-from certmask.run import pixel_digest
+from certmask.results.file import ResultsFile, Row, provenance
 
 PROVED = (Guarantee.DETECTION.value, Guarantee.RECOVERY.value)
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
@@ -45,10 +45,12 @@ class Gauntlet:
     save: int = 20
     progress: Callable[[int], None] = field(default=lambda _: None)
 
-    def attack(self, attempts: Sequence[Attempt], schemes: Sequence[Scheme], path: Path) -> tuple[Row, list[Row]]:
+    def attack(
+        self, attempts: Sequence[Attempt], defences: Sequence[MaskedDefence], path: Path
+    ) -> tuple[Row, list[Row]]:
         """Make every attempt that the file does not have yet; return its header and all rows."""
-        header = self._header(schemes)
-        by_name = {scheme.name: scheme for scheme in schemes}
+        header = self._header(defences)
+        by_name = {defence.name: defence for defence in defences}
         with ResultsFile(path, header) as results:
             done = {row["attempt"] for row in results.rows}
             todo = [attempt for attempt in attempts if attempt.key not in done]
@@ -56,37 +58,37 @@ class Gauntlet:
             if todo:
                 self._check_clean(todo, by_name)
             for group in self._groups(todo):
-                scheme = by_name[group[0].scheme]
-                attacked = self._made(group, scheme)
+                defence = by_name[group[0].defence]
+                attacked = self._made(group, defence)
                 for number, attempt in enumerate(group):
-                    self._write(results, path, scheme, attempt, attacked, number)
+                    self._write(results, path, defence, attempt, attacked, number)
                 self.progress(len(group))
             return header, results.rows
 
-    def _header(self, schemes: Sequence[Scheme]) -> Row:
+    def _header(self, defences: Sequence[MaskedDefence]) -> Row:
         return {
             "kind": "attack",
             "certified": {"run": self.run.path.name, "digest": self.run.digest},
             "model": self.engine.describe(),
-            "schemes": {scheme.name: scheme.describe() for scheme in schemes},
+            "defences": {defence.name: defence.describe() for defence in defences},
             "budget": {**asdict(self.budget), "at_once": self.at_once},
             "versions": provenance(),
         }
 
     def _groups(self, attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
-        """Attempts on one scheme that are made and judged together; those that look for their place, apart."""
+        """Attempts on one defence that are made and judged together; those that look for their place, apart."""
         size = self.at_once * JUDGED_TOGETHER.get(self.engine.classifier.device.type, 4)
         order = sorted(attempts, key=lambda attempt: attempt.searched)
-        for scheme in dict.fromkeys(attempt.scheme for attempt in attempts):
-            mine = [attempt for attempt in order if attempt.scheme == scheme]
+        for defence in dict.fromkeys(attempt.defence for attempt in attempts):
+            mine = [attempt for attempt in order if attempt.defence == defence]
             for _, group in groupby(mine, key=lambda attempt: attempt.searched):
                 listed = list(group)
                 yield from (listed[start : start + size] for start in range(0, len(listed), size))
 
-    def _made(self, group: Sequence[Attempt], scheme: Scheme) -> Attacked:
+    def _made(self, group: Sequence[Attempt], defence: MaskedDefence) -> Attacked:
         attack = AdaptiveAttack(
             self.surrogate,
-            scheme,
+            defence,
             Descent(steps=self.budget.steps),
             goals=[attempt.goal for attempt in group],
             views=self.budget.views,
@@ -95,20 +97,20 @@ class Gauntlet:
         )
         corners = None
         if not group[0].searched:
-            juries = Juries(scheme.cover)
+            juries = Juries(defence.cover)
             corners = torch.from_numpy(np.stack([attempt.corner(self.budget, juries) for attempt in group]))
         images = torch.stack([self.photos[attempt.image] for attempt in group])
         labels = torch.tensor([attempt.label for attempt in group])
-        job = Job(images, labels, scheme.cover.patch, corners)
+        job = Job(images, labels, defence.cover.patch, corners)
         seed = int(self.budget.chance(group[0].key).integers(1 << 31))
-        return attack(job, defence_judge(self.engine, scheme), seed=seed)
+        return attack(job, defence_judge(self.engine, defence), seed=seed)
 
-    def _check_clean(self, attempts: Sequence[Attempt], schemes: Mapping[str, Scheme]) -> None:
+    def _check_clean(self, attempts: Sequence[Attempt], defences: Mapping[str, MaskedDefence]) -> None:
         """Refuse to attack a defence that no longer answers the clean images as the certified one did."""
-        recorded = {row["image"]: row["schemes"] for row in self.run.rows}
-        for name in dict.fromkeys(attempt.scheme for attempt in attempts):
-            images = list(dict.fromkeys(attempt.image for attempt in attempts if attempt.scheme == name))
-            judge = defence_judge(self.engine, schemes[name])
+        recorded = {row["image"]: row["defences"] for row in self.run.rows}
+        for name in dict.fromkeys(attempt.defence for attempt in attempts):
+            images = list(dict.fromkeys(attempt.image for attempt in attempts if attempt.defence == name))
+            judge = defence_judge(self.engine, defences[name])
             for image, decision in zip(images, judge(torch.stack([self.photos[i] for i in images])), strict=True):
                 then = Decision(recorded[image][name]["label"], recorded[image][name]["alert"])
                 if decision != then:
@@ -118,15 +120,21 @@ class Gauntlet:
                     )
 
     def _write(
-        self, results: ResultsFile, path: Path, scheme: Scheme, attempt: Attempt, attacked: Attacked, number: int
+        self,
+        results: ResultsFile,
+        path: Path,
+        defence: MaskedDefence,
+        attempt: Attempt,
+        attacked: Attacked,
+        number: int,
     ) -> None:
         decision, picture = attacked.decisions[number], attacked.pictures[number]
         top, left = attacked.corners[number].tolist()
-        broken = breaks(scheme.rule.guarantee, decision, attempt.label)
+        broken = breaks(defence.rule.guarantee, decision, attempt.label)
         raw = picture_folder(path) / f"{len(results.rows) + 1:05d}.png"
-        saved = broken and (is_proved(scheme.describe()) or self._saved(results, scheme) < self.save)
+        saved = broken and (is_proved(defence.describe()) or self._saved(results, defence) < self.save)
         if saved:
-            save_picture(picture, (top, left), scheme.cover.patch, raw)
+            save_picture(picture, (top, left), defence.cover.patch, raw)
         results.write(
             {
                 **attempt.describe(),
@@ -140,10 +148,10 @@ class Gauntlet:
         )
 
     @staticmethod
-    def _saved(results: ResultsFile, scheme: Scheme) -> int:
-        return sum(row["scheme"] == scheme.name and row["picture"] is not None for row in results.rows)
+    def _saved(results: ResultsFile, defence: MaskedDefence) -> int:
+        return sum(row["defence"] == defence.name and row["picture"] is not None for row in results.rows)
 
 
-def is_proved(scheme: dict[str, Any]) -> bool:
-    """Whether a described scheme's certificates are theorems, so that a broken one is a fault in the program."""
-    return scheme["rule"]["guarantee"] in PROVED
+def is_proved(defence: dict[str, Any]) -> bool:
+    """Whether a described defence's certificates are theorems, so that a broken one is a fault in the program."""
+    return defence["rule"]["guarantee"] in PROVED

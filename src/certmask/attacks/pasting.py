@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certmask.errors import AttackError
-from certmask.geometry import Patch, Size
+from certmask.threat import Patch, Size
 
 LEVELS = 255
 

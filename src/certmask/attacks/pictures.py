@@ -11,7 +11,7 @@ from torch import Tensor
 from certmask.attacks.pasting import LEVELS
 from certmask.data import read_photo, to_tensor
 from certmask.errors import ResultsError
-from certmask.geometry import Patch
+from certmask.threat import Patch
 
 ENLARGED = 2
 OUTLINE = (255, 0, 0)

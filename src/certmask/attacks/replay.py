@@ -12,18 +12,18 @@ from certmask.attacks.attack import Job, breaks, defence_judge, rechecked
 from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.pictures import picture_folder, read_picture
 from certmask.certificate import Decision
+from certmask.certify import pixel_digest
+from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.evaluation import Scheme
-from certmask.results import read_results
-from certmask.run import pixel_digest
+from certmask.results.file import read_results
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A saved picture with its scheme, its true label and where its patch is."""
+    """A saved picture with its defence, its true label and where its patch is."""
 
-    scheme: Scheme
+    defence: MaskedDefence
     image: str
     label: int
     corner: tuple[int, int]
@@ -31,10 +31,10 @@ class Replay:
 
     def judged(self, engine: Engine, clean: Tensor) -> tuple[Decision, bool]:
         """The decision, and whether it breaks the certificate; an error if more than the patch was changed."""
-        job = Job(clean[None], torch.tensor([self.label]), self.scheme.cover.patch)
+        job = Job(clean[None], torch.tensor([self.label]), self.defence.cover.patch)
         pictures, _ = rechecked(job, self.picture[None], torch.tensor([self.corner]))
-        (decision,) = defence_judge(engine, self.scheme)(pictures)
-        return decision, breaks(self.scheme.rule.guarantee, decision, self.label)
+        (decision,) = defence_judge(engine, self.defence)(pictures)
+        return decision, breaks(self.defence.rule.guarantee, decision, self.label)
 
 
 def replay(run: CertifiedRun, attempts: Path, number: int) -> Replay:
@@ -51,5 +51,5 @@ def replay(run: CertifiedRun, attempts: Path, number: int) -> Replay:
     picture = read_picture(raw)
     if pixel_digest(picture) != row["picture_sha256"]:
         raise ResultsError(f"expected the picture that was judged in {raw}, got other pixels")
-    (scheme,) = run.chosen([row["scheme"]])
-    return Replay(scheme, row["image"], row["label"], (row["corner"][0], row["corner"][1]), picture)
+    (defence,) = run.chosen([row["defence"]])
+    return Replay(defence, row["image"], row["label"], (row["corner"][0], row["corner"][1]), picture)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from certmask.attacks.descent import Descent, Prey, attempt_losses, descend
 from certmask.attacks.surrogate import Surrogate
 from certmask.attacks.views import Views, bare_views
-from certmask.geometry import Patch
+from certmask.threat import Patch
 
 CANDIDATES, TRIAL = 4, Descent(steps=6, explore=1.0)
 """Places that are tried, and how long each."""

@@ -23,11 +23,11 @@ from certmask.cli.certify import class_aliases
 from certmask.cli.choices import pick_device
 from certmask.cli.console import attack_table, err, out
 from certmask.data import Dataset, check_source, load_dataset
+from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError
-from certmask.evaluation import Scheme
 from certmask.report.attack_table import attack_lines
-from certmask.results import Row
+from certmask.results.file import Row
 from certmask.zoo import framing_of, is_known, load_classifier, load_model
 
 AT_ONCE = {"cuda": 32, "cpu": 1}
@@ -80,22 +80,22 @@ class Target:
 def run(target: Target, budget: Budget, *, at_once: int | None, save: int) -> None:
     """Attack what a results file says is certified, print the table; an error if a proved certificate broke."""
     certified = read_certified(target.results)
-    schemes = certified.chosen(target.rules)
-    attempts = plan_attempts(certified, schemes, budget)
+    defences = certified.chosen(target.rules)
+    attempts = plan_attempts(certified, defences, budget)
     if not attempts:
         raise AttackError(f"expected certified images to attack in {target.results}, got none")
     check_source(target.data)
-    classifier, engine = _deployed(target, certified, schemes)
+    classifier, engine = _deployed(target, certified, defences)
     photos = certified_photos(
         certified, _dataset(target, certified, classifier), {a.image for a in attempts}, classifier.size
     )
     name = target.model_name(certified)
     network = None if isinstance(classifier.model, nn.Module) else load_model(name, target.weights)
-    surrogate = Surrogate(classifier, [s.cover for s in schemes], network=network, fill=engine.fill)
+    surrogate = Surrogate(classifier, [s.cover for s in defences], network=network, fill=engine.fill)
     together = at_once or AT_ONCE.get(classifier.device.type, 1)
     with _progress_bar(len(attempts)) as progress:
         gauntlet = Gauntlet(certified, engine, surrogate, photos, budget, together, save, progress)
-        header, rows = gauntlet.attack(attempts, schemes, target.out)
+        header, rows = gauntlet.attack(attempts, defences, target.out)
     _report(target, header, rows)
 
 
@@ -103,24 +103,24 @@ def run_replay(target: Target, row: int) -> None:
     """Judge one saved picture again; an error if it breaks a proved certificate."""
     certified = read_certified(target.results)
     again = replay(certified, target.out, row)
-    classifier, engine = _deployed(target, certified, [again.scheme])
+    classifier, engine = _deployed(target, certified, [again.defence])
     photos = certified_photos(certified, _dataset(target, certified, classifier), {again.image}, classifier.size)
     decision, broken = again.judged(engine, photos[again.image])
     alert = "with an alert" if decision.alert else "without an alert"
     out.print(
-        f"row {row}: {again.scheme.name} answers {classifier.class_names[decision.label]} ({decision.label}) {alert}; "
+        f"row {row}: {again.defence.name} answers {classifier.class_names[decision.label]} ({decision.label}) {alert}; "
         f"the true class is {classifier.class_names[again.label]} ({again.label}): "
         f"{'broken' if broken else 'not broken'}",
         markup=False,
     )
-    if broken and is_proved(again.scheme.describe()):
+    if broken and is_proved(again.defence.describe()):
         raise BrokenCertificateError(f"expected the certificate of {again.image} to hold, got it broken again")
 
 
-def _deployed(target: Target, certified: CertifiedRun, schemes: Sequence[Scheme]) -> tuple[Classifier, Engine]:
+def _deployed(target: Target, certified: CertifiedRun, defences: Sequence[MaskedDefence]) -> tuple[Classifier, Engine]:
     classifier = target.classifier(certified)
     check_weights(certified, classifier)
-    engine = Engine(classifier, [scheme.cover for scheme in schemes], fill=tuple(certified.model["fill"]))
+    engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(certified.model["fill"]))
     engine.forward.warm_up()
     check_function(certified, engine)
     here = device_name(classifier.device)
@@ -146,9 +146,9 @@ def _report(target: Target, header: Row, rows: Sequence[Row]) -> None:
     pictures = f", {saved} pictures in {picture_folder(target.out)}" if saved else ""
     out.print(f"saved in {target.out}{pictures}", markup=False, soft_wrap=True)
     for number, row in enumerate(rows, start=1):
-        if row["broken"] and is_proved(header["schemes"][row["scheme"]]):
+        if row["broken"] and is_proved(header["defences"][row["defence"]]):
             raise BrokenCertificateError(
-                f"expected every proved certificate to hold, got that of {row['scheme']} for {row['image']} broken; "
+                f"expected every proved certificate to hold, got that of {row['defence']} for {row['image']} broken; "
                 f"replay: {target.replay_command(number)}"
             )
 

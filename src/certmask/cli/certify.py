@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from certmask.certify import certify_run, photo_margin
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, figures_table, out, progress_bar
@@ -12,9 +13,8 @@ from certmask.covers import Cover
 from certmask.data import Dataset, check_source, load_dataset
 from certmask.errors import DataError
 from certmask.report import summarize
-from certmask.results import Row, read_results
+from certmask.results.file import Row, read_results
 from certmask.rules import Undefended
-from certmask.run import certify_run, photo_margin
 from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
 
 
@@ -30,21 +30,21 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
         err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
     before, done = recorded(path)
     margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, covers, dataset, before)
-    schemes = choices.schemes(covers, margin)
+    defences = choices.defences(covers, margin)
     out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
-    for scheme in schemes:
-        if not isinstance(scheme.rule, Undefended):
-            out.print(f"  {scheme.name}: {scheme.cover}")
+    for defence in defences:
+        if not isinstance(defence.rule, Undefended):
+            out.print(f"  {defence.name}: {defence.cover}")
     if done:
         out.print(f"{path} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
         try:
-            header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
+            header, rows = certify_run(classifier, dataset, defences, path, progress=progress)
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     out.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
-    for scheme in schemes:
-        out.print(f"  {scheme.name}: {scheme.rule.guarantee.sentence}")
+    for defence in defences:
+        out.print(f"  {defence.name}: {defence.rule.guarantee.sentence}")
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
 
 
@@ -57,7 +57,7 @@ def recorded(path: Path) -> tuple[Row, list[Row]]:
 def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, header: Row) -> tuple[float, str]:
     """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
     if header:
-        margins = (scheme["rule"]["margin"] for scheme in header.get("schemes", {}).values())
+        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
         return max(margins, default=0.0), "as in the file"
     return photo_margin(classifier, covers, dataset), "measured"
 

@@ -12,8 +12,8 @@ import torch
 from certmask.classifier import Classifier, present_device
 from certmask.cli.sizes import make_cover, make_patch, parse_size
 from certmask.covers import Cover, default_cover
+from certmask.defences.masked import MaskedDefence
 from certmask.errors import CertmaskError
-from certmask.evaluation import Scheme
 from certmask.rules import (
     AGGREGATES,
     Aggregate,
@@ -84,10 +84,10 @@ class Choices:
             for rule in self.rules
         ]
 
-    def schemes(self, covers: Sequence[Cover], margin: float) -> list[Scheme]:
-        """One scheme per chosen rule, named after the rule."""
+    def defences(self, covers: Sequence[Cover], margin: float) -> list[MaskedDefence]:
+        """One defence per chosen rule, named after the rule."""
         named = zip(self.rules, covers, strict=True)
-        return [Scheme(cover, self._rule(name, margin), name) for name, cover in named]
+        return [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
 
     def _rule(self, name: str, margin: float) -> Rule:
         if name == "undefended":

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from certmask.certify import Progress as Report
 from certmask.report import Line
 from certmask.report.attack_table import ATTACK_HEADINGS, AttackLine
-from certmask.run import Progress as Report
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -70,7 +70,7 @@ def plain_table(title: str, headings: Sequence[str], words: int) -> Table:
 
 
 def figures_table(lines: Sequence[Line], title: str) -> Table:
-    """One row per scheme, in percent; detection and recovery in columns of their own."""
+    """One row per defence, in percent; detection and recovery in columns of their own."""
     grid = plain_table(f"{title}; shares in %, passes per image", HEADINGS, words=1)
     for line in lines:
         grid.add_row(*cells(line))
@@ -79,7 +79,7 @@ def figures_table(lines: Sequence[Line], title: str) -> Table:
 
 def cells(line: Line) -> list[str]:
     return [
-        line.scheme,
+        line.defence,
         percent(line.clean_accuracy),
         percent(line.certified_recovery),
         percent(line.certified_detection),

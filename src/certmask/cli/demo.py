@@ -5,32 +5,32 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from certmask.certify import certify_run
 from certmask.cli.choices import pick_backend, pick_device
 from certmask.cli.console import figures_table, out, progress_bar
 from certmask.covers import default_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.evaluation import Scheme
-from certmask.geometry import Patch
+from certmask.defences.masked import MaskedDefence
 from certmask.report import summarize
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Undefended
-from certmask.run import certify_run
+from certmask.threat import Patch
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 PATCH = Patch(32, 32)
 
 
-def demo_schemes() -> list[Scheme]:
+def demo_defences() -> list[MaskedDefence]:
     """The defences that the demo compares, all against a 32×32 patch (2 % of the picture)."""
     offset = offset_cover(224, PATCH, 96, (2, 3))
     single = spread_cover(224, PATCH, 80)
     fourfold = default_cover(224, PATCH)
     return [
-        Scheme(single, Undefended(), "undefended"),
-        Scheme(offset, Published(), "published rule k=6"),
-        Scheme(fourfold, JuryDetection(), "jury detection k=4"),
-        Scheme(single, JuryRecovery(), "jury recovery k=1"),
-        Scheme(fourfold, JuryRecovery("aligned"), "jury recovery k=4"),
-        Scheme(patchcleanser_cover(224, PATCH, 4), PatchCleanser(), "PatchCleanser 4×4"),
+        MaskedDefence(single, Undefended(), "undefended"),
+        MaskedDefence(offset, Published(), "published rule k=6"),
+        MaskedDefence(fourfold, JuryDetection(), "jury detection k=4"),
+        MaskedDefence(single, JuryRecovery(), "jury recovery k=1"),
+        MaskedDefence(fourfold, JuryRecovery("aligned"), "jury recovery k=4"),
+        MaskedDefence(patchcleanser_cover(224, PATCH, 4), PatchCleanser(), "PatchCleanser 4×4"),
     ]
 
 
@@ -41,17 +41,17 @@ def run(path: Path, device: str, precision: str, backend: str) -> None:
     backend = pick_backend(backend, device)
     classifier = load_classifier(DEFAULT_MODEL, device=device, precision=precision, backend=backend)
     dataset = load_dataset("demo", [], framing_of(DEFAULT_MODEL))
-    schemes = demo_schemes()
+    defences = demo_defences()
     out.print(
         f"EfficientNet-Lite0 ({classifier.precision}, {backend} on {device}), {len(dataset)} ImageNet photos, "
         f"threat: any {PATCH.height}×{PATCH.width} patch anywhere on the 224×224 input"
     )
     with progress_bar(len(dataset)) as progress:
-        header, rows = certify_run(classifier, dataset, schemes, path, progress=progress)
+        header, rows = certify_run(classifier, dataset, defences, path, progress=progress)
     out.print(figures_table(summarize(header, rows), f"{len(rows)} photos"))
     out.print("What a certified photo is guaranteed:")
-    for scheme in schemes:
-        out.print(f"  {scheme.name + ':':24}{scheme.rule.guarantee.sentence}")
+    for defence in defences:
+        out.print(f"  {defence.name + ':':24}{defence.rule.guarantee.sentence}")
     out.print(
         "False alerts: clean photos on which an alert is raised. Clean: answered rightly and without an alert.\n"
         f"Saved in {path}; `certmask table {path}` prints it again. {time.monotonic() - start:.0f} s."

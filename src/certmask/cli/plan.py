@@ -14,8 +14,9 @@ from certmask.cli.sizes import make_cover, make_patch, mask_and_fold, parse_size
 from certmask.covers import Cover
 from certmask.covers.default import FOLD, default_mask
 from certmask.errors import CertmaskError, CoverError, GeometryError
-from certmask.geometry import Patch, Size, minimum_masks, smallest_mask
+from certmask.geometry import minimum_masks, smallest_mask
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
+from certmask.threat import Patch, Size
 
 PER_AXIS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
 """Masks per axis and fold that are tried when no mask size is given."""

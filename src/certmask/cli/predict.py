@@ -18,9 +18,9 @@ from certmask.cli.choices import Choices
 from certmask.cli.console import err, out
 from certmask.covers import cover_text
 from certmask.data import read_photo, to_tensor
+from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
-from certmask.evaluation import Scheme
-from certmask.margin import measured_margin
+from certmask.engine.margin import measured_margin
 from certmask.rules import Undefended
 from certmask.rules.rule import Asking, numbered
 from certmask.votes import VoteStore, single_passes
@@ -69,8 +69,8 @@ def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path |
     inputs = [framing(read_photo(photo), classifier.size) for photo in photos]
     if fixed is None:
         fixed = measured_margin(Engine(classifier, covers), [to_tensor(image) for image in inputs[:8]])
-    scheme = choices.schemes(covers, fixed)[0]
-    predictions = predict(classifier, scheme, photos, inputs)
+    defence = choices.defences(covers, fixed)[0]
+    predictions = predict(classifier, defence, photos, inputs)
     if as_json:
         typer.echo(json.dumps([p.describe() for p in predictions], ensure_ascii=False, indent=2))
     else:
@@ -78,34 +78,34 @@ def run(photos: Sequence[Path], choices: Choices, *, as_json: bool, draw: Path |
             alert = "ALERT, this may be an attack" if p.alert else "no alert"
             said = f"{escape(str(p.photo))}: [bold]{p.name}[/bold] ({p.label}), {alert}, {p.passes} passes"
             out.print(f"{said}\n  {p.sentence}", soft_wrap=True)
-        if not isinstance(scheme.rule, Undefended):
-            out.print(f"by {scheme.name}: {scheme.cover}", soft_wrap=True)
+        if not isinstance(defence.rule, Undefended):
+            out.print(f"by {defence.name}: {defence.cover}", soft_wrap=True)
     if draw:
-        _draw(predictions, inputs, scheme, classifier, draw)
+        _draw(predictions, inputs, defence, classifier, draw)
     return any(p.alert for p in predictions)
 
 
 def predict(
-    classifier: Classifier, scheme: Scheme, photos: Sequence[Path], inputs: Sequence[Image.Image]
+    classifier: Classifier, defence: MaskedDefence, photos: Sequence[Path], inputs: Sequence[Image.Image]
 ) -> list[Prediction]:
     """Decide, then try to certify the answer."""
-    engine = Engine(classifier, [scheme.cover])
-    rule = scheme.rule
+    engine = Engine(classifier, [defence.cover])
+    rule = defence.rule
 
     def program(number: int, store: VoteStore) -> Asking[Prediction]:
-        votes = engine.votes(scheme.cover, store)
+        votes = engine.votes(defence.cover, store)
         decision = yield from numbered(rule.deciding(votes), votes)
         passes = store.count
         holds = yield from numbered(rule.certifying(votes, decision.label), votes)
-        yield votes.passes(single_passes(len(scheme.cover)))
-        heads = votes.heads(single_passes(len(scheme.cover)))
+        yield votes.passes(single_passes(len(defence.cover)))
+        heads = votes.heads(single_passes(len(defence.cover)))
         return Prediction(
             photos[number],
             classifier.class_names[decision.label],
             decision.label,
             decision.alert,
-            rule.certificate(scheme.cover, decision.label, holds, engine.describe()),
-            scheme.name,
+            rule.certificate(defence.cover, decision.label, holds, engine.describe()),
+            defence.name,
             passes,
             list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True)),
         )
@@ -117,7 +117,7 @@ def predict(
 def _draw(
     predictions: Sequence[Prediction],
     inputs: Sequence[Image.Image],
-    scheme: Scheme,
+    defence: MaskedDefence,
     classifier: Classifier,
     path: Path,
 ) -> None:
@@ -126,5 +126,5 @@ def _draw(
     for number, (prediction, image) in enumerate(zip(predictions, inputs, strict=True)):
         target = path if len(predictions) == 1 else path.with_stem(f"{path.stem}-{number + 1}")
         title = f"{prediction.name}{' — ALERT' if prediction.alert else ''}\n{prediction.certificate.sentence}"
-        draw_votes(image, scheme.cover, prediction.votes, classifier.class_names, title, target)
+        draw_votes(image, defence.cover, prediction.votes, classifier.class_names, title, target)
         err.print(f"drawn in {target}", markup=False, soft_wrap=True)

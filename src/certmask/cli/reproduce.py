@@ -21,9 +21,9 @@ from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
 from certmask.experiments.reading import result_paths
 from certmask.experiments.running import perform
 from certmask.experiments.writing import Written, report, report_counts
-from certmask.geometry import Size
 from certmask.report.table_forms import markdown_table
 from certmask.report.tables import Cell, Column, Table
+from certmask.threat import Size
 from certmask.zoo import DEFAULT_MODEL, framing_of
 from certmask.zoo.card import read_card
 from certmask.zoo.models import checkpoint_path

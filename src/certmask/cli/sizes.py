@@ -7,7 +7,8 @@ import re
 from certmask.covers import TILINGS, Cover
 from certmask.covers.default import FOLD, default_fold, default_mask
 from certmask.errors import CertmaskError
-from certmask.geometry import Patch, Size, minimum_masks
+from certmask.geometry import minimum_masks
+from certmask.threat import Patch, Size
 
 MOST_MASKS = 200_000
 

@@ -14,7 +14,7 @@ from certmask.cli.console import attack_table, figures_table, markdown_table, ou
 from certmask.errors import CertmaskError
 from certmask.report import summarize
 from certmask.report.attack_table import attack_lines, attack_markdown
-from certmask.results import Row, read_results
+from certmask.results.file import Row, read_results
 
 Printed = tuple[str, Table, list[dict[str, Any]]]
 """The same figures as Markdown, for the terminal, and as records."""
@@ -29,7 +29,7 @@ def run(paths: Sequence[Path], *, as_json: bool, markdown: bool) -> None:
         header, rows = read_results(path)
         as_markdown, grid, lines = (_attacked if header.get("kind") == "attack" else _certified)(path, header, rows)
         collected.append({"run": str(path), "lines": lines})
-        covers = [f"{line['scheme']}: {line['cover']}" for line in lines if line.get("cover")]
+        covers = [f"{line['defence']}: {line['cover']}" for line in lines if line.get("cover")]
         if markdown:
             typer.echo("\n".join([f"{grid.title}\n\n{as_markdown}\n", *(f"- {text}" for text in covers), ""]))
         elif not as_json:

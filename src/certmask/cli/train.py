@@ -13,7 +13,7 @@ from certmask.cli.console import err, out, percent
 from certmask.cli.sizes import make_patch, parse_size
 from certmask.data import Dataset, Framing, class_folders, load_dataset
 from certmask.errors import CertmaskError
-from certmask.geometry import Size
+from certmask.threat import Size
 from certmask.training import Photos, Recipe, read_photos
 from certmask.training.run import Exam, Lesson, train_run
 from certmask.zoo import Card, build_model, load_checkpoint

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from certmask.errors import CoverError
-from certmask.geometry import Districts, IntArray, Mask, Patch, Size, checked_size, find_districts
+from certmask.geometry import Districts, IntArray, Mask, find_districts
+from certmask.threat import Patch, Size, checked_size
 
 
 @dataclass(frozen=True, eq=False)

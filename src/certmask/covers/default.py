@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from certmask.covers.cover import Cover
 from certmask.covers.tilings import spread_cover
-from certmask.geometry import Patch, Size, checked_size, reach, smallest_mask
+from certmask.geometry import reach, smallest_mask
+from certmask.threat import Patch, Size, checked_size
 
 FOLD = (2, 2)
 PER_AXIS = (4, 4)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from certmask.covers.axis import clamped_starts, minimal_starts, spread_starts
 from certmask.covers.cover import Cover, build
 from certmask.errors import CoverError
-from certmask.geometry import Mask, Patch, Size, checked_size, reach, smallest_mask
+from certmask.geometry import Mask, reach, smallest_mask
 from certmask.geometry.paper import effective_coverage
+from certmask.threat import Patch, Size, checked_size
 
 Starts = Callable[[int, int, int], list[list[int]]]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from certmask.data.framing import Framing
 from certmask.data.photo import to_tensor
 from certmask.errors import DataError
-from certmask.geometry import Size
+from certmask.threat import Size
 
 T = TypeVar("T")
 

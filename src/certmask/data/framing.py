@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from certmask.errors import DataError
-from certmask.geometry import Size
+from certmask.threat import Size
 
 RESAMPLINGS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from certmask.covers import Cover
 from certmask.errors import CoverError
-from certmask.geometry import IntArray, Size
+from certmask.geometry import IntArray
+from certmask.threat import Size
 
 
 class MaskTable:

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from certmask.experiments.threats import MASKS, PAPER_FOLD, SIDES
-from certmask.geometry import Patch, minimum_masks
+from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
 from certmask.report.tables import Cell, Column, Table
+from certmask.threat import Patch
 
 IMAGE = (224, 224)
 K = PAPER_FOLD[0] * PAPER_FOLD[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from certmask.experiments.experiment import Case
-from certmask.geometry import Size
 from certmask.rules import (
     AGGREGATES,
     JuryDetection,
@@ -15,6 +14,7 @@ from certmask.rules import (
     Published,
     Undefended,
 )
+from certmask.threat import Size
 
 THEOREM = "The first certifies whatever passes the second, by a theorem: only how much more it certifies is measured."
 """Of jury detection beside the published test on one cover."""

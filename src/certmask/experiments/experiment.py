@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from certmask.covers import TILINGS, Cover
+from certmask.defences.masked import MaskedDefence
 from certmask.errors import CertmaskError
-from certmask.evaluation import Scheme
-from certmask.geometry import Patch, Size, smallest_mask
+from certmask.geometry import smallest_mask
 from certmask.rules import Rule
+from certmask.threat import Patch, Size
 
 PAPER_SIDE = 224
 """Every size in a declaration is in pixels of the paper's 224×224 input."""
@@ -78,8 +79,8 @@ class Case:
         patch = threat.patch(image)
         return _cover(self.tiling, image, patch, self.mask_size(patch, image), self.fold)
 
-    def scheme(self, threat: Threat, image: Size, margin: float = 0.0) -> Scheme:
-        return Scheme(self.cover(threat, image), self.rule(margin=margin), self.name)
+    def defence(self, threat: Threat, image: Size, margin: float = 0.0) -> MaskedDefence:
+        return MaskedDefence(self.cover(threat, image), self.rule(margin=margin), self.name)
 
 
 @lru_cache(maxsize=256)

@@ -7,9 +7,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from certmask.certify import Progress
 from certmask.errors import ResultsError
 from certmask.experiments.energy import Counter
-from certmask.run import Progress
 
 
 @dataclass(frozen=True)

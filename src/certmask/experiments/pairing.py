@@ -37,12 +37,12 @@ class Paired:
 
 def paired(comparisons: Sequence[Comparison], done: Done) -> list[Paired]:
     """The comparisons whose two defences are both in this run."""
-    return [_paired(c, done) for c in comparisons if {c.first, c.second} <= done.file.schemes.keys()]
+    return [_paired(c, done) for c in comparisons if {c.first, c.second} <= done.file.defences.keys()]
 
 
 def _paired(comparison: Comparison, done: Done) -> Paired:
     held = [
-        tuple(row["schemes"][name]["certified"] is True for name in (comparison.first, comparison.second))
+        tuple(row["defences"][name]["certified"] is True for name in (comparison.first, comparison.second))
         for row in done.file.rows
     ]
     return Paired(

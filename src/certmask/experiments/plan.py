@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from certmask.covers import Cover
+from certmask.defences.masked import MaskedDefence
 from certmask.errors import CertmaskError
-from certmask.evaluation import Scheme
 from certmask.experiments.experiment import Case, Experiment, Threat
-from certmask.geometry import Size
 from certmask.rules import JuryRecovery, PatchCleanser, Undefended
+from certmask.threat import Size
 
 FEW = "-few"
 
@@ -44,25 +44,25 @@ class Run:
         name = f"{self.model}--{self.data}--{self.threat.slug}{FEW if self.few else ''}.jsonl"
         return folder / self.experiment.name / name
 
-    def schemes(self, margin: float, *, logarithms: bool) -> list[Scheme]:
+    def defences(self, margin: float, *, logarithms: bool) -> list[MaskedDefence]:
         """Schemes to run; without ``logarithms`` those that need a margin in logarithms are left out."""
         chosen = [case for case in self.cases if logarithms or not case.in_logarithms]
-        return [case.scheme(self.threat, self.image, margin) for case in chosen]
+        return [case.defence(self.threat, self.image, margin) for case in chosen]
 
     def passes(self) -> tuple[int, int]:
         """The most single-mask and two-mask passes that one image can take; the bare image is one of the former."""
-        schemes = [s for s in self.schemes(0.0, logarithms=True) if not isinstance(s.rule, Undefended)]
-        singles = {mask.footprint(self.image) for scheme in schemes for mask in scheme.cover.masks}
+        defences = [s for s in self.defences(0.0, logarithms=True) if not isinstance(s.rule, Undefended)]
+        singles = {mask.footprint(self.image) for defence in defences for mask in defence.cover.masks}
         pairs: dict[Cover, int] = {}
-        for scheme in schemes:
-            pairs[scheme.cover] = max(pairs.get(scheme.cover, 0), _pairs(scheme))
+        for defence in defences:
+            pairs[defence.cover] = max(pairs.get(defence.cover, 0), _pairs(defence))
         return len(singles) + 1, sum(pairs.values())
 
 
-def _pairs(scheme: Scheme) -> int:
-    if isinstance(scheme.rule, JuryRecovery):
-        return scheme.cover.pairs(scheme.rule.pairs)
-    return scheme.cover.pairs() if isinstance(scheme.rule, PatchCleanser) else 0
+def _pairs(defence: MaskedDefence) -> int:
+    if isinstance(defence.rule, JuryRecovery):
+        return defence.cover.pairs(defence.rule.pairs)
+    return defence.cover.pairs() if isinstance(defence.rule, PatchCleanser) else 0
 
 
 def planned(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Run]:

@@ -11,7 +11,7 @@ from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, r
 from certmask.experiments.plan import FEW
 from certmask.report.findings import Findings, findings
 from certmask.report.run_files import RunFile, read_runs
-from certmask.results import read_results
+from certmask.results.file import read_results
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ def entries(experiment: Experiment, done: Done) -> list[Entry]:
     cases = {case.name: case for case in experiment.cases(done.threat)}
     found = []
     for measured in findings(done.file):
-        if measured.scheme not in cases:
+        if measured.defence not in cases:
             raise ResultsError(
-                f"expected defences of {experiment.name} in {done.file.path}, got another: {measured.scheme!r}"
+                f"expected defences of {experiment.name} in {done.file.path}, got another: {measured.defence!r}"
             )
-        case = cases[measured.scheme]
+        case = cases[measured.defence]
         _check_cover(case, done, measured)
         found.append(
             Entry(
@@ -113,7 +113,7 @@ def entries(experiment: Experiment, done: Done) -> list[Entry]:
                 case.series,
                 done.few,
                 done.file.header["data"]["images"],
-                done.file.schemes[case.name]["cover"].get("placed", measured.masks),
+                done.file.defences[case.name]["cover"].get("placed", measured.masks),
                 case.fold[0] * case.fold[1],
                 replace(measured, pass_milliseconds=milliseconds_per_pass(sessions)),
                 joules_per_pass(sessions),
@@ -126,7 +126,7 @@ def entries(experiment: Experiment, done: Done) -> list[Entry]:
 def _check_cover(case: Case, done: Done, measured: Findings) -> None:
     """The file must hold the cover that the experiment declares today."""
     patch = done.threat.patch(measured.image)
-    cover = done.file.schemes[case.name]["cover"]
+    cover = done.file.defences[case.name]["cover"]
     said = (measured.patch, measured.mask, cover.get("tiling"), cover.get("fold"))
     expected = (patch.size, case.mask_size(patch, measured.image), case.tiling, list(case.fold))
     if said != expected:

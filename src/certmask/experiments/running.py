@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from certmask.certify import Progress, certify_run
 from certmask.classifier import Classifier
 from certmask.data import Dataset
 from certmask.experiments.energy import energy_counter
 from certmask.experiments.meter import Meter, add_session
 from certmask.experiments.plan import Run
-from certmask.run import Progress, certify_run
 
 
 def perform(
@@ -19,7 +19,7 @@ def perform(
     path = run.path(folder)
     meter = Meter(progress, energy_counter(classifier.device))
     try:
-        schemes = run.schemes(margin, logarithms=given)
-        certify_run(classifier, dataset.spread(run.images), schemes, path, progress=meter)
+        defences = run.defences(margin, logarithms=given)
+        certify_run(classifier, dataset.spread(run.images), defences, path, progress=meter)
     finally:
         add_session(path, meter.session())

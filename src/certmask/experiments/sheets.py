@@ -158,7 +158,7 @@ def runs_table(done: Sequence[Done], unstarted: Sequence[Path]) -> Table:
 
 def _run_cells(run: Done) -> list[Cell]:
     model, data, versions = (run.file.header.get(part, {}) for part in ("model", "data", "versions"))
-    margins = {scheme["rule"].get("margin", 0.0) for scheme in run.file.schemes.values()}
+    margins = {defence["rule"].get("margin", 0.0) for defence in run.file.defences.values()}
     texts = (
         run.file.path.name,
         Path(model["name"]).name,

@@ -1,16 +1,13 @@
-"""Patches, masks, districts, juries and counts: integers only, no images and no models."""
+"""Masks, districts, juries and counts: integers only, no images and no models."""
 
 from certmask.geometry.counts import minimum_masks, minimum_per_axis, reach, smallest_mask
 from certmask.geometry.districts import Districts, IntArray, find_districts
-from certmask.geometry.shapes import Mask, Patch, Size, checked_size
+from certmask.geometry.shapes import Mask
 
 __all__ = [
     "Districts",
     "IntArray",
     "Mask",
-    "Patch",
-    "Size",
-    "checked_size",
     "find_districts",
     "minimum_masks",
     "minimum_per_axis",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from certmask.errors import GeometryError
-from certmask.geometry.shapes import Patch, Size, checked_size
+from certmask.threat import Patch, Size, checked_size
 
 
 def reach(patch: Patch, mask: Size) -> Size:

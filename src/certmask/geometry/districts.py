@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from certmask.geometry.shapes import Mask, Patch, Run, Size, position_runs
+from certmask.geometry.shapes import Mask, Run, position_runs
+from certmask.threat import Patch, Size
 
 IntArray = npt.NDArray[np.int64]
 BitArray = npt.NDArray[np.uint8]

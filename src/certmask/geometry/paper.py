@@ -6,7 +6,7 @@ They let the patch *centre* range over the whole image and so count more masks t
 from __future__ import annotations
 
 from certmask.errors import GeometryError
-from certmask.geometry.shapes import Patch, Size
+from certmask.threat import Patch, Size
 
 
 def effective_coverage(patch: Patch, mask: Size) -> Size:

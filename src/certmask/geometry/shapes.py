@@ -1,52 +1,13 @@
-"""Patches, masks, and which patch locations a mask covers. Integers only."""
+"""Masks, and which patch locations they cover. Integers only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
-from certmask.errors import GeometryError
-
-Size = tuple[int, int]
-"""Height and width in pixels."""
+from certmask.threat import Patch, Size, checked_size
 
 Run = tuple[int, int]
 """Half-open interval ``[start, stop)`` of pixels or of patch positions along one axis."""
-
-
-def checked_size(size: Size | int, what: str) -> Size:
-    """Return ``(height, width)``; one number stands for a square."""
-    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(_whole(x) and x >= 1 for x in pair):
-        raise GeometryError(f"expected {what} as (height, width), whole numbers of at least 1, got {size!r}")
-    return int(pair[0]), int(pair[1])
-
-
-def _whole(number: object) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool)
-
-
-@dataclass(frozen=True)
-class Patch:
-    """The threat: a rectangle of ``height × width`` pixels, wholly inside the image, with any content."""
-
-    height: int
-    width: int
-
-    def __post_init__(self) -> None:
-        checked_size((self.height, self.width), "patch")
-
-    @property
-    def size(self) -> Size:
-        return self.height, self.width
-
-    def positions(self, image: Size) -> Size:
-        """How many top-left corners the patch can have along each axis."""
-        if self.height > image[0] or self.width > image[1]:
-            raise GeometryError(
-                f"expected a patch inside the image {image[0]}×{image[1]}, got {self.height}×{self.width}"
-            )
-        return image[0] - self.height + 1, image[1] - self.width + 1
 
 
 @dataclass(frozen=True, order=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
-from certmask.results import Row
+from certmask.results.file import Row
 
 ATTACK_HEADINGS = (
     "defence",
@@ -24,12 +24,12 @@ ATTACK_HEADINGS = (
 
 @dataclass(frozen=True)
 class AttackLine:
-    """One scheme over all attempts on it; ``broken`` is None where nothing was certified.
+    """One defence over all attempts on it; ``broken`` is None where nothing was certified.
 
     ``images_lost`` counts images with at least one broken certificate or, without certificates, one changed label.
     """
 
-    scheme: str
+    defence: str
     guarantee: str
     attempts: int
     label_changed: int
@@ -44,22 +44,22 @@ class AttackLine:
     @property
     def cells(self) -> list[str]:
         figures = (self.attempts, self.label_changed, self.alerted, self.broken, self.images, self.images_lost)
-        return [self.scheme, self.guarantee, *("–" if figure is None else f"{figure:,}" for figure in figures)]
+        return [self.defence, self.guarantee, *("–" if figure is None else f"{figure:,}" for figure in figures)]
 
 
 def attack_lines(header: Row, rows: Sequence[Row]) -> list[AttackLine]:
-    """One line per scheme of an attempts file."""
+    """One line per defence of an attempts file."""
     if header.get("kind") != "attack":
         raise ResultsError(f"expected a file of attack attempts, got one of kind {header.get('kind')!r}")
-    return [_line(name, scheme, [row for row in rows if row["scheme"] == name])
-            for name, scheme in header["schemes"].items()]  # fmt: skip
+    return [_line(name, defence, [row for row in rows if row["defence"] == name])
+            for name, defence in header["defences"].items()]  # fmt: skip
 
 
-def _line(name: str, scheme: Row, rows: Sequence[Row]) -> AttackLine:
-    guarantee = scheme["rule"]["guarantee"]
+def _line(name: str, defence: Row, rows: Sequence[Row]) -> AttackLine:
+    guarantee = defence["rule"]["guarantee"]
     broken = sum(row["broken"] for row in rows)
     return AttackLine(
-        scheme=name,
+        defence=name,
         guarantee=guarantee,
         attempts=len(rows),
         label_changed=sum(row["answer"] != row["label"] for row in rows),

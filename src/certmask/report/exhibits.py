@@ -11,7 +11,7 @@ from certmask.certificate import Guarantee
 from certmask.report.gallery import Card, class_name
 from certmask.report.run_files import RunFile
 from certmask.report.thumbnails import Photos, saved_picture, seen_photo, thumbnail, with_frame
-from certmask.results import Row
+from certmask.results.file import Row
 
 WORKED, FAILED = "label changed", "label kept"
 
@@ -19,7 +19,7 @@ WORKED, FAILED = "label changed", "label kept"
 def attack_cards(
     attack: RunFile, runs: Sequence[RunFile], photos: Photos, names: Sequence[str], count: int
 ) -> list[Card]:
-    """At most ``count`` attacked pictures that were kept, taking turns over schemes."""
+    """At most ``count`` attacked pictures that were kept, taking turns over defences."""
     cards: list[Card] = []
     for row in _turns(attack):
         if len(cards) == count:
@@ -31,10 +31,10 @@ def attack_cards(
 
 
 def _turns(attack: RunFile) -> list[Row]:
-    """Attempts whose picture was kept, a new image where there is one, from each scheme in turn."""
+    """Attempts whose picture was kept, a new image where there is one, from each defence in turn."""
     queues = []
-    for scheme in attack.schemes:
-        kept = [row for row in attack.rows if row["scheme"] == scheme and row.get("picture")]
+    for defence in attack.defences:
+        kept = [row for row in attack.rows if row["defence"] == defence and row.get("picture")]
         first = {row["image"]: row for row in reversed(kept)}
         queues.append([row for row in kept if first[row["image"]] is row])
     longest = max(map(len, queues))
@@ -52,7 +52,7 @@ def clean_photo(attack: RunFile, row: Row, runs: Sequence[RunFile], photos: Phot
 
 
 def _card(attack: RunFile, row: Row, picture: Image.Image, clean: Image.Image | None, names: Sequence[str]) -> Card:
-    cover = attack.schemes[row["scheme"]]["cover"]
+    cover = attack.defences[row["defence"]]["cover"]
     corner = row.get("corner")
     framed = with_frame(picture, (corner[0], corner[1]), tuple(cover["patch"])) if corner else picture
     pictures = [(thumbnail(clean), "clean")] if clean else []
@@ -61,9 +61,9 @@ def _card(attack: RunFile, row: Row, picture: Image.Image, clean: Image.Image | 
     alert = ", with an alert" if row["alert"] else ""
     said = f"answers {class_name(row['answer'], names)}{alert}"
     kind = "wrong" if changed and not row["alert"] else "alert" if row["alert"] else "unproved"
-    promise = attack.guarantee(row["scheme"])
+    promise = attack.guarantee(row["defence"])
     what = {Guarantee.NONE: "no certificate", Guarantee.PUBLISHED: "passed the published test"}
     drawn = what.get(promise, f"was certified ({promise.value})")
     title = f"{class_name(row['label'], names)} · {row['image']}"
-    heading = f"{row['scheme']}: {WORKED if changed else FAILED}"
-    return Card(heading, kind, tuple(pictures), title, ((row["scheme"], kind, said),), drawn)
+    heading = f"{row['defence']}: {WORKED if changed else FAILED}"
+    return Card(heading, kind, tuple(pictures), title, ((row["defence"], kind, said),), drawn)

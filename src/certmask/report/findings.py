@@ -1,4 +1,4 @@
-"""What a report says about one scheme of one run."""
+"""What a report says about one defence of one run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from certmask.certificate import Guarantee
-from certmask.geometry import Size
 from certmask.report.intervals import Share
 from certmask.report.run_files import RunFile
+from certmask.threat import Size
 
 
 @dataclass(frozen=True)
 class Findings:
-    """One scheme over all images of a run; ``certified`` and ``masks`` are None where the rule promises nothing.
+    """One defence over all images of a run; ``certified`` and ``masks`` are None where the rule promises nothing.
 
     Times are estimates: passes, times the run's mean time of one pass.
     """
@@ -22,7 +22,7 @@ class Findings:
     run: str
     model: str
     data: str
-    scheme: str
+    defence: str
     guarantee: Guarantee
     patch: Size
     image: Size
@@ -54,7 +54,7 @@ class Findings:
             "run": self.run,
             "model": self.model,
             "data": self.data,
-            "defence": self.scheme,
+            "defence": self.defence,
             "guarantee": self.guarantee.value,
             "image_height": self.image[0],
             "image_width": self.image[1],
@@ -93,20 +93,20 @@ def described_share(name: str, share: Share | None) -> dict[str, float | int | N
 
 
 def findings(run: RunFile) -> list[Findings]:
-    """One entry per scheme of a certification run."""
-    return [_findings(run, scheme) for scheme in run.schemes]
+    """One entry per defence of a certification run."""
+    return [_findings(run, defence) for defence in run.defences]
 
 
-def _findings(run: RunFile, scheme: str) -> Findings:
-    cover, guarantee = run.schemes[scheme]["cover"], run.guarantee(scheme)
-    found = [(row["label"], row["schemes"][scheme]) for row in run.rows]
+def _findings(run: RunFile, defence: str) -> Findings:
+    cover, guarantee = run.defences[defence]["cover"], run.guarantee(defence)
+    found = [(row["label"], row["defences"][defence]) for row in run.rows]
     proves = guarantee is not Guarantee.NONE
     prices = [(o["certified"], o["certificate_passes"]) for _, o in found] if proves else []
     return Findings(
         run=run.name,
         model=run.model["name"],
         data=run.header["data"]["name"],
-        scheme=scheme,
+        defence=defence,
         guarantee=guarantee,
         patch=(cover["patch"][0], cover["patch"][1]),
         image=(cover["image"][0], cover["image"][1]),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from certmask.certificate import Guarantee
 from certmask.covers import Cover
+from certmask.defences.masked import defence_from
 from certmask.errors import ResultsError
 from certmask.report.run_files import RunFile
 from certmask.report.thumbnails import Photos, jury, seen_photo, thumbnail, with_jury
-from certmask.results import Row
-from certmask.schemes import scheme_from
+from certmask.results.file import Row
 
 CERTIFIED, ALERTED, WRONG, UNPROVED = "certified", "alert raised", "wrong, no alert", "right, not certified"
 FATES = (CERTIFIED, ALERTED, WRONG, UNPROVED)
@@ -30,7 +30,7 @@ class Card:
 
 
 def fate(outcome: Row, label: int) -> str:
-    """What became of one image under one scheme."""
+    """What became of one image under one defence."""
     if outcome.get("certified"):
         return CERTIFIED
     if outcome["alert"]:
@@ -39,22 +39,22 @@ def fate(outcome: Row, label: int) -> str:
 
 
 def showpieces(run: RunFile) -> list[str]:
-    """The schemes whose cases are shown: of each proved guarantee the one that certifies most, else the published."""
+    """The defences whose cases are shown: of each proved guarantee the one that certifies most, else the published."""
     best: list[str] = []
     for kind in (Guarantee.RECOVERY, Guarantee.DETECTION, Guarantee.PUBLISHED):
-        rivals = [scheme for scheme in run.schemes if run.guarantee(scheme) is kind]
+        rivals = [defence for defence in run.defences if run.guarantee(defence) is kind]
         if rivals and (kind is not Guarantee.PUBLISHED or not best):
-            best.append(max(rivals, key=lambda s: sum(row["schemes"][s]["certified"] for row in run.rows)))
-    return best or list(run.schemes)[:1]
+            best.append(max(rivals, key=lambda s: sum(row["defences"][s]["certified"] for row in run.rows)))
+    return best or list(run.defences)[:1]
 
 
 def picked(run: RunFile, count: int) -> list[tuple[Row, str, str]]:
-    """At most ``count`` rows, each once, taking turns over fates and schemes; with the scheme and the fate shown."""
+    """At most ``count`` rows, each once, taking turns over fates and defences; with the defence and the fate shown."""
     rows = sorted(run.rows, key=lambda row: str(row["image"]))
     queues = [
-        [(row, scheme, kind) for row in rows if fate(row["schemes"][scheme], row["label"]) == kind]
+        [(row, defence, kind) for row in rows if fate(row["defences"][defence], row["label"]) == kind]
         for kind in FATES
-        for scheme in showpieces(run)
+        for defence in showpieces(run)
     ]
     taken: dict[str, tuple[Row, str, str]] = {}
     while len(taken) < count and any(queues):
@@ -68,27 +68,27 @@ def picked(run: RunFile, count: int) -> list[tuple[Row, str, str]]:
 
 
 def photo_cards(run: RunFile, photos: Photos, names: Sequence[str], count: int) -> list[Card]:
-    """Photos of a run with the jury of the middle drawn on them, and what every scheme said."""
+    """Photos of a run with the jury of the middle drawn on them, and what every defence said."""
     covers: dict[str, Cover | None] = {}
     cards = []
-    for row, scheme, _ in picked(run, count):
+    for row, defence, _ in picked(run, count):
         photo = seen_photo(run, row, photos)
-        if scheme not in covers:
-            covers[scheme] = _cover(run.schemes[scheme])
-        cover = covers[scheme]
+        if defence not in covers:
+            covers[defence] = _cover(run.defences[defence])
+        cover = covers[defence]
         picture = photo if cover is None else with_jury(photo, cover)
-        said = {s: verdict(run.guarantee(s), row["schemes"][s], row["label"], names) for s in run.schemes}
-        tone, words = said[scheme]
+        said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], names) for s in run.defences}
+        tone, words = said[defence]
         title = f"{class_name(row['label'], names)} · {row['image']}"
         verdicts = tuple((s, *found) for s, found in said.items())
-        cards.append(Card(f"{scheme}: {words}", tone, ((thumbnail(picture), ""),), title, verdicts, _drawn(cover)))
+        cards.append(Card(f"{defence}: {words}", tone, ((thumbnail(picture), ""),), title, verdicts, _drawn(cover)))
     return cards
 
 
 def _cover(description: Row) -> Cover | None:
     """The cover that a header describes; None where it cannot be rebuilt to the last mask."""
     try:
-        return scheme_from(description).cover
+        return defence_from(description).cover
     except ResultsError:
         return None
 
@@ -101,7 +101,7 @@ def _drawn(cover: Cover | None) -> str:
 
 
 def verdict(guarantee: Guarantee, outcome: Row, label: int, names: Sequence[str]) -> tuple[str, str]:
-    """What a scheme said about a clean image: in a word for the colour, and in words."""
+    """What a defence said about a clean image: in a word for the colour, and in words."""
     kind = fate(outcome, label)
     if kind == CERTIFIED:
         if guarantee is Guarantee.PUBLISHED:

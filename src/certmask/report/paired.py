@@ -20,7 +20,7 @@ Threat = tuple[Guarantee, tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Contest:
-    """Certificates of two schemes on the images they share."""
+    """Certificates of two defences on the images they share."""
 
     guarantee: Guarantee
     first: str
@@ -60,26 +60,26 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def contests(runs: Sequence[RunFile]) -> list[Contest]:
-    """Every pair of schemes with one guarantee and one threat, within and across runs, where images are shared."""
+    """Every pair of defences with one guarantee and one threat, within and across runs, where images are shared."""
     groups: dict[Threat, list[tuple[str, Mapping[Key, bool]]]] = {}
     for run in runs:
-        for scheme in run.schemes:
-            if run.guarantee(scheme) is not Guarantee.NONE:
-                title = scheme if len(runs) == 1 else f"{run.name}: {scheme}"
-                groups.setdefault(_threat(run, scheme), []).append((title, _certified(run, scheme)))
+        for defence in run.defences:
+            if run.guarantee(defence) is not Guarantee.NONE:
+                title = defence if len(runs) == 1 else f"{run.name}: {defence}"
+                groups.setdefault(_threat(run, defence), []).append((title, _certified(run, defence)))
     found = [_contest(threat[0], *a, *b) for threat, group in groups.items() for a, b in combinations(group, 2)]
     return [contest for contest in found if contest.images]
 
 
-def _threat(run: RunFile, scheme: str) -> Threat:
-    cover = run.schemes[scheme]["cover"]
-    return run.guarantee(scheme), tuple(cover["patch"]), tuple(cover["image"])
+def _threat(run: RunFile, defence: str) -> Threat:
+    cover = run.defences[defence]["cover"]
+    return run.guarantee(defence), tuple(cover["patch"]), tuple(cover["image"])
 
 
-def _certified(run: RunFile, scheme: str) -> dict[Key, bool]:
+def _certified(run: RunFile, defence: str) -> dict[Key, bool]:
     """Which photos are certified; where no pixel hash is on record, the run's own hash keeps them apart."""
     return {
-        (row["image"], row["label"], str(row.get("input_sha256", run.digest))): row["schemes"][scheme]["certified"]
+        (row["image"], row["label"], str(row.get("input_sha256", run.digest))): row["defences"][defence]["certified"]
         for row in run.rows
     }
 

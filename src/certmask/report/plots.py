@@ -86,7 +86,7 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
         mark: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5.5, "zorder": 4, "clip_on": False}
         axes.plot([100 * line.clean.value], [rows[0]], "D", label=clean, **mark)
         places.append(sum(rows) / len(rows))
-        names.append(plot_text(line.scheme, 26))
+        names.append(plot_text(line.defence, 26))
     axes.set(yticks=places, yticklabels=names, xlim=(0, SHARE_END), ylim=(next(place) - 0.4, -0.6), title=TITLE[kind])
     axes.set_xticks(range(0, 101, 20))
     axes.spines.bottom.set_bounds(0, 100)
@@ -194,7 +194,7 @@ def frontier(prices: Sequence[float], shares: Sequence[float]) -> list[int]:
 
 
 def dissent_plot(run: RunFile, lines: Sequence[Findings]) -> bytes | None:
-    """How many masks disagreed with the answer, for images with and without proof; one panel per proved scheme."""
+    """How many masks disagreed with the answer, for images with and without proof; one panel per proved defence."""
     shown = [line for line in lines if line.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)]
     if not shown:
         return None
@@ -214,7 +214,7 @@ def dissent_plot(run: RunFile, lines: Sequence[Findings]) -> bytes | None:
 
 
 def _dissent_panel(axes: Axes, run: RunFile, line: Findings) -> None:
-    found = [(row["schemes"][line.scheme]["dissent"], row["schemes"][line.scheme]["certified"]) for row in run.rows]
+    found = [(row["defences"][line.defence]["dissent"], row["defences"][line.defence]["certified"]) for row in run.rows]
     bins = range(max(dissent for dissent, _ in found).bit_length() + 1)
     below = [0] * len(bins)
     for kind, colour, label in ((True, BLUE, "proved"), (False, "0.78", "not proved")):
@@ -223,7 +223,7 @@ def _dissent_panel(axes: Axes, run: RunFile, line: Findings) -> None:
         below = [sum(pair) for pair in zip(below, counts, strict=True)]
     axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images")
     axes.set(xticks=bins, xticklabels=[dissent_range(place, line.masks or 0) for place in bins])
-    axes.set_title(plot_text(line.scheme, 26))
+    axes.set_title(plot_text(line.defence, 26))
     axes.tick_params(axis="x", labelsize=9.5 if len(bins) < 7 else 7.5, rotation=0 if len(bins) < 8 else 40)
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
 

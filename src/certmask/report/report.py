@@ -118,10 +118,10 @@ def latex(report: Report) -> str:
 
 def csv_files(report: Report, path: Path) -> dict[Path, str]:
     """One file per kind of table, machine-readable: figures in ``path``, the others beside it."""
-    schemes = [line.describe() for chapter in report.chapters for line in chapter.lines]
+    defences = [line.describe() for chapter in report.chapters for line in chapter.lines]
     attacks = [{"run": a.run.name, **line.describe()} for a in report.assaults for line in a.lines]
     named = {
-        path: schemes,
+        path: defences,
         path.with_name(f"{path.stem}-paired.csv"): contest_records(report.contests),
         path.with_name(f"{path.stem}-attacks.csv"): attacks,
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
-from certmask.results import Row, read_results
+from certmask.results.file import Row, read_results
 
 Shape = Mapping[str, type]
 
@@ -20,9 +20,9 @@ MODEL: Shape = {"name": str, "precision": str, "size": list}
 DATA: Shape = {"name": str, "images": int}
 RULE: Shape = {"rule": str, "guarantee": str}
 COVER: Shape = {"image": list, "patch": list, "mask": list, "masks": int}
-IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "schemes": dict}
+IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"label": int, "alert": bool, "dissent": int, "passes": int, "certificate_passes": int}
-ATTEMPT: Shape = {"scheme": str, "image": str, "label": int, "answer": int, "alert": bool, "broken": bool}
+ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "answer": int, "alert": bool, "broken": bool}
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class RunFile:
         return dict(self.header["model"])
 
     @property
-    def schemes(self) -> dict[str, Row]:
-        return dict(self.header["schemes"])
+    def defences(self) -> dict[str, Row]:
+        return dict(self.header["defences"])
 
-    def guarantee(self, scheme: str) -> Guarantee:
-        return Guarantee(self.schemes[scheme]["rule"]["guarantee"])
+    def guarantee(self, defence: str) -> Guarantee:
+        return Guarantee(self.defences[defence]["rule"]["guarantee"])
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[RunFile], list[RunFile]]:
@@ -80,9 +80,9 @@ def _read(path: Path, name: str) -> RunFile:
     for number, row in enumerate(rows, start=2):
         where = f"line {number} of {path}"
         if kind == "certify":
-            _check_image(row, header["schemes"], where)
+            _check_image(row, header["defences"], where)
         else:
-            _check_attempt(row, header["schemes"], where)
+            _check_attempt(row, header["defences"], where)
     if kind == "certify":
         _check_once([row["image"] for row in rows], path)
     return RunFile(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
@@ -100,21 +100,21 @@ def _check_text(lines: Sequence[Row], path: Path) -> None:
 
 
 def _check_header(header: Row, where: str) -> None:
-    _check(header, {"model": dict, "schemes": dict}, where)
+    _check(header, {"model": dict, "defences": dict}, where)
     _check(header["model"], MODEL, f"the model in {where}")
     _check_sizes(header["model"], ("size",), where)
     if header["kind"] == "certify":
         _check(header, {"data": dict}, where)
         _check(header["data"], DATA, f"the data in {where}")
-    if not header["schemes"]:
-        raise ResultsError(f"expected at least one scheme in {where}, got none")
-    for name, scheme in header["schemes"].items():
-        _check(scheme, {"rule": dict, "cover": dict}, f"scheme {name!r} in {where}")
-        _check(scheme["rule"], RULE, f"the rule of {name!r} in {where}")
-        _check(scheme["cover"], COVER, f"the cover of {name!r} in {where}")
-        _check_sizes(scheme["cover"], ("image", "patch", "mask"), where)
-        if scheme["rule"]["guarantee"] not in [g.value for g in Guarantee]:
-            raise ResultsError(f"expected a known guarantee, got {scheme['rule']['guarantee']!r} in {where}")
+    if not header["defences"]:
+        raise ResultsError(f"expected at least one defence in {where}, got none")
+    for name, defence in header["defences"].items():
+        _check(defence, {"rule": dict, "cover": dict}, f"defence {name!r} in {where}")
+        _check(defence["rule"], RULE, f"the rule of {name!r} in {where}")
+        _check(defence["cover"], COVER, f"the cover of {name!r} in {where}")
+        _check_sizes(defence["cover"], ("image", "patch", "mask"), where)
+        if defence["rule"]["guarantee"] not in [g.value for g in Guarantee]:
+            raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} in {where}")
 
 
 def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
@@ -123,11 +123,11 @@ def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
             raise ResultsError(f"expected {key} as height and width in {where}, got {fields[key]!r}")
 
 
-def _check_image(row: Row, schemes: Row, where: str) -> None:
+def _check_image(row: Row, defences: Row, where: str) -> None:
     _check(row, IMAGE, where)
-    _check(row["schemes"], dict.fromkeys(schemes, dict), where)
-    for name, scheme in schemes.items():
-        outcome, guarantee = row["schemes"][name], Guarantee(scheme["rule"]["guarantee"])
+    _check(row["defences"], dict.fromkeys(defences, dict), where)
+    for name, defence in defences.items():
+        outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
         _check(outcome, OUTCOME, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
@@ -146,10 +146,10 @@ def _as_promised(guarantee: Guarantee, outcome: Row, label: int) -> bool:
     return right and not outcome["alert"]
 
 
-def _check_attempt(row: Row, schemes: Row, where: str) -> None:
+def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check(row, ATTEMPT, where)
-    if row["scheme"] not in schemes:
-        raise ResultsError(f"expected a scheme of the header in {where}, got {row['scheme']!r}")
+    if row["defence"] not in defences:
+        raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
 
 
 def _check_once(images: Sequence[str], path: Path) -> None:

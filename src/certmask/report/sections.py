@@ -95,7 +95,7 @@ def comparison(report: Report) -> Iterator[Markup]:
         lines = [line for chapter in report.chapters for line in chapter.lines]
         yield folded(html_table(figures_table(lines, "All runs", with_run=True)), len(lines), "All runs")
     for group in report.price_groups():
-        names = [line.scheme if len(report.chapters) == 1 else f"{line.run}: {line.scheme}" for line in group]
+        names = [line.defence if len(report.chapters) == 1 else f"{line.run}: {line.defence}" for line in group]
         yield picture(price_plot(group, names), price_caption(group))
     if report.contests:
         yield folded(html_table(contests_table(report.contests)), len(report.contests), "Paired on the same images")
@@ -139,7 +139,7 @@ def gallery(report: Report, album: Album) -> list[Section]:
 
 
 def card_box(card: Card) -> Markup:
-    """Pictures, what they show, and what each scheme said."""
+    """Pictures, what they show, and what each defence said."""
     pictures = []
     for source, caption in card.pictures:
         image = tag("img", src=source, alt=f"{card.title} {caption}".strip())

@@ -8,14 +8,14 @@ from typing import Any
 
 from certmask.covers import cover_text
 from certmask.errors import ResultsError
-from certmask.results import Row
+from certmask.results.file import Row
 
 
 @dataclass(frozen=True)
 class Line:
-    """One scheme over all images of a run; shares from 0 to 1, None where the rule gives no such figure."""
+    """One defence over all images of a run; shares from 0 to 1, None where the rule gives no such figure."""
 
-    scheme: str
+    defence: str
     images: int
     clean_accuracy: float
     certified_recovery: float | None
@@ -33,20 +33,20 @@ class Line:
 
 
 def summarize(header: Row, rows: Sequence[Row]) -> list[Line]:
-    """One line per scheme of the run."""
+    """One line per defence of the run."""
     if not rows:
         raise ResultsError("expected at least one image in the results, got none")
-    if "schemes" not in header or not all({"label", "schemes"} <= row.keys() for row in rows):
+    if "defences" not in header or not all({"label", "defences"} <= row.keys() for row in rows):
         raise ResultsError("expected rows of a certification run, got others")
     try:
-        return [_line(name, scheme, rows) for name, scheme in header["schemes"].items()]
+        return [_line(name, defence, rows) for name, defence in header["defences"].items()]
     except KeyError as error:
-        raise ResultsError(f"expected {error} for every scheme of a run and in its rows, got none") from None
+        raise ResultsError(f"expected {error} for every defence of a run and in its rows, got none") from None
 
 
-def _line(name: str, scheme: Row, rows: Sequence[Row]) -> Line:
-    found = [(row["label"], row["schemes"][name]) for row in rows]
-    guarantee = scheme["rule"]["guarantee"]
+def _line(name: str, defence: Row, rows: Sequence[Row]) -> Line:
+    found = [(row["label"], row["defences"][name]) for row in rows]
+    guarantee = defence["rule"]["guarantee"]
 
     def mean(values: list[float]) -> float:
         return sum(values) / len(values)
@@ -55,7 +55,7 @@ def _line(name: str, scheme: Row, rows: Sequence[Row]) -> Line:
         return mean([bool(o["certified"]) for _, o in found]) if kind == guarantee else None
 
     return Line(
-        scheme=name,
+        defence=name,
         images=len(rows),
         clean_accuracy=mean([o["label"] == label and not o["alert"] for label, o in found]),
         certified_recovery=certified("recovery"),
@@ -65,6 +65,6 @@ def _line(name: str, scheme: Row, rows: Sequence[Row]) -> Line:
         passes=mean([o["passes"] for _, o in found]),
         certificate_passes=mean([o["certificate_passes"] for _, o in found]),
         guarantee=guarantee,
-        patch=tuple(scheme["cover"]["patch"]),
-        cover=None if guarantee == "none" else cover_text(scheme["cover"]),
+        patch=tuple(defence["cover"]["patch"]),
+        cover=None if guarantee == "none" else cover_text(defence["cover"]),
     )

@@ -61,7 +61,7 @@ FIGURES = (
 
 
 def figures_table(lines: Sequence[Findings], title: str, *, with_run: bool = False) -> Table:
-    """One row per scheme; each guarantee has its own column, false alerts stand beside detection."""
+    """One row per defence; each guarantee has its own column, false alerts stand beside detection."""
     first = (Column("run", words=True),) if with_run else ()
     rows = [[*([Cell(line.run)] if with_run else []), *_figures(line)] for line in lines]
     notes = (
@@ -76,7 +76,7 @@ def _figures(line: Findings) -> list[Cell]:
     passes = (line.answer_passes, line.proved_passes, line.unproved_passes)
     times = (line.milliseconds(line.answer_passes), line.milliseconds(line.proof_passes))
     return [
-        Cell(line.scheme),
+        Cell(line.defence),
         *map(share_cell, shares),
         Cell(NOTHING if line.masks is None else f"{line.masks:,}"),
         *(Cell(number(value)) for value in (*passes, *times)),
@@ -85,7 +85,7 @@ def _figures(line: Findings) -> list[Cell]:
 
 
 def contests_table(found: Sequence[Contest]) -> Table:
-    """One row per pair of schemes, with the exact McNemar test and its correction."""
+    """One row per pair of defences, with the exact McNemar test and its correction."""
     columns = [Column(name, words=True) for name in ("certificate or test", "A", "B")]
     columns += [Column(name, "holds on images") for name in ("both", "only A", "only B", "neither")]
     columns += [Column("images"), Column("p", "McNemar, exact"), Column("p, Holm", "McNemar, exact")]
@@ -121,7 +121,7 @@ def contest_records(found: Sequence[Contest]) -> list[dict[str, object]]:
 
 
 def attacks_table(lines: Sequence[AttackLine], title: str) -> Table:
-    """One row per attacked scheme, in attempts and images."""
+    """One row per attacked defence, in attempts and images."""
     columns = [Column(heading, words=place < 2) for place, heading in enumerate(ATTACK_HEADINGS)]
     rows = [[Cell(text) for text in line.cells] for line in lines]
     notes = (

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from certmask.certify import pixel_digest
 from certmask.covers import Cover
 from certmask.data import Framing, Sample, read_photo, to_tensor
 from certmask.errors import ResultsError
-from certmask.geometry import Mask, Size
+from certmask.geometry import Mask
 from certmask.report.markup import data_uri
 from certmask.report.plots import PALETTE
 from certmask.report.run_files import RunFile
-from certmask.results import Row
-from certmask.run import pixel_digest
+from certmask.results.file import Row
+from certmask.threat import Size
 
 SIDE = 288
 Photos = Mapping[str, Sample]

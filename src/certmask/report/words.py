@@ -51,7 +51,7 @@ def threat(line: Findings) -> str:
 
 
 def proved(lines: Sequence[Findings]) -> list[str]:
-    """What the best scheme of each guarantee proves, what the published test says, or that nothing is proved."""
+    """What the best defence of each guarantee proves, what the published test says, or that nothing is proved."""
     sentences = []
     for guarantee in PROVED:
         rivals = [line for line in lines if line.guarantee is guarantee]
@@ -64,20 +64,20 @@ def proved(lines: Sequence[Findings]) -> list[str]:
 
 
 def best_of(rivals: Sequence[Findings]) -> Findings:
-    """The scheme that certifies most; among equals, the one whose proofs are cheapest."""
+    """The defence that certifies most; among equals, the one whose proofs are cheapest."""
     return max(rivals, key=lambda line: (line.certified.count if line.certified else 0, -(line.proof_passes or 0.0)))
 
 
 def _proved(line: Findings, rivals: int) -> str:
     if line.certified is None or not line.certified.count:
-        whom = line.scheme if rivals == 1 else f"none of {rivals} defences"
+        whom = line.defence if rivals == 1 else f"none of {rivals} defences"
         return f"Certified {line.guarantee.value}: {whom} proves it for {'no' if rivals == 1 else 'any'} image."
     best = f" (none of the {rivals} such defences for more)" if rivals > 1 else ""
     alerts = ""
     if line.guarantee is Guarantee.DETECTION:
         alerts = f" On {counted(line.false_alerts)} it raises a false alert."
     return (
-        f"Certified {line.guarantee.value}: {line.scheme} proves it for {counted(line.certified)}{best}; "
+        f"Certified {line.guarantee.value}: {line.defence} proves it for {counted(line.certified)}{best}; "
         f"for these, {line.guarantee.sentence}.{alerts} {_rest(line.certified)}"
     )
 
@@ -92,7 +92,7 @@ def _rest(certified: Share) -> str:
 
 def _published(line: Findings) -> str:
     share = line.certified or Share(0, line.images)
-    return f"{line.scheme} passes its test on {counted(share)}; {line.guarantee.sentence}."
+    return f"{line.defence} passes its test on {counted(share)}; {line.guarantee.sentence}."
 
 
 def counted(share: Share) -> str:
@@ -111,7 +111,7 @@ def cautions(run: RunFile) -> list[str]:
     missing = run.header["data"]["images"] - len(run.rows)
     if missing > 0:
         found.append(f"The run is not finished: {missing:,} images are still to come.")
-    margins = {float(run.schemes[s]["rule"].get("margin", 0.0)) for s in run.schemes if run.guarantee(s) in PROVED}
+    margins = {float(run.defences[s]["rule"].get("margin", 0.0)) for s in run.defences if run.guarantee(s) in PROVED}
     if margins:
         found.append(_margin(min(margins)))
     batch = run.model.get("batch")
@@ -142,7 +142,7 @@ def attacked(lines: Sequence[AttackLine]) -> list[str]:
     for line in lines:
         if line.guarantee == Guarantee.PUBLISHED.value and line.attempts:
             sentences.append(
-                f"{line.scheme}: {line.broken:,} of {line.attempts:,} attempts changed the answer on images that pass "
+                f"{line.defence}: {line.broken:,} of {line.attempts:,} attempts changed the answer on images that pass "
                 f"the published test ({line.images_lost:,} of {line.images:,} images lost)."
             )
     bare = [line for line in lines if line.guarantee == Guarantee.NONE.value and line.attempts]
@@ -157,7 +157,7 @@ def attacked(lines: Sequence[AttackLine]) -> list[str]:
 def broken_proofs(name: str, lines: Sequence[AttackLine]) -> list[str]:
     """The worst news: a proved certificate that an attack broke."""
     return [
-        f"{name}: {line.broken:,} attempts broke a certificate of {line.scheme} that was called proved. "
+        f"{name}: {line.broken:,} attempts broke a certificate of {line.defence} that was called proved. "
         "That is a fault in the program or in its use; do not rely on the figures of this defence."
         for line in lines
         if line.broken and Guarantee(line.guarantee) in PROVED

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from certmask.certify import certify_run, photo_margin
 from certmask.classifier import Classifier, device_name
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
-from certmask.evaluation import Scheme
-from certmask.geometry import Patch
+from certmask.defences.masked import MaskedDefence
 from certmask.report import summarize
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
-from certmask.run import certify_run, photo_margin
+from certmask.threat import Patch
 
 PER_AXIS = 6
 CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
@@ -26,9 +26,9 @@ def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, pa
     cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
     margin = photo_margin(classifier, [cover], dataset)
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
-    schemes = [Scheme(cover, rule, name) for name, rule in rules.items()]
+    defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)
-    lines = {line.scheme: line for line in summarize(*certify_run(classifier, dataset, schemes, path))}
+    lines = {line.defence: line for line in summarize(*certify_run(classifier, dataset, defences, path))}
     return {
         "images": lines[CLEAN].images,
         "data": dataset.describe(),

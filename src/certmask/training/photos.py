@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from certmask.data import Dataset
-from certmask.geometry import Size
+from certmask.threat import Size
 
 MEMORY = 16 << 30
 """Photos that take more bytes than this are streamed."""

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from certmask.certificate import Certificate, Guarantee
 from certmask.classifier import Classifier, Colour, checked_images
 from certmask.covers import Cover
+from certmask.defences.masked import MaskedDefence, Outcome, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
-from certmask.evaluation import Outcome, Scheme, examine
 from certmask.rules import JuryRecovery, Rule
 
 
@@ -86,7 +86,7 @@ class Defence:
         if isinstance(model, Classifier) and classifier:
             raise CertmaskError(f"expected no further options beside a Classifier, got {', '.join(classifier)}")
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, cover.image, **classifier)
-        self.scheme = Scheme(cover, rule or JuryRecovery())
+        self.defence = MaskedDefence(cover, rule or JuryRecovery())
         self.engine = Engine(self.classifier, [cover], fill=fill, progress=progress)
         self._one_at_a_time = Lock()
 
@@ -102,7 +102,7 @@ class Defence:
                 f"expected one whole-number label per image, got {truth.shape} for {len(images)} images"
             )
         outcomes = self._examine(images, truth.tolist())
-        rule, cover = self.scheme.rule, self.scheme.cover
+        rule, cover = self.defence.rule, self.defence.cover
         certificates = tuple(
             rule.certificate(cover, label, bool(outcome.certified), self.engine.describe())
             for label, outcome in zip(truth.tolist(), outcomes, strict=True)
@@ -112,7 +112,7 @@ class Defence:
     def _examine(self, images: Tensor, labels: list[int] | None) -> list[Outcome]:
         images = checked_images(images, self.classifier.size)
         with self._one_at_a_time:
-            findings = sorted(examine(self.engine, images, labels, [self.scheme]), key=lambda f: f.number)
+            findings = sorted(examine(self.engine, images, labels, [self.defence]), key=lambda f: f.number)
         return [finding.value[0] for finding in findings]
 
 

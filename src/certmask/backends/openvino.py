@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
 from certmask.errors import ClassifierError
-from certmask.geometry import Size
+from certmask.threat import Size
 
 HINTS = {"fp32": "f32", "bf16": "bf16"}
 CHECKED_BATCHES = 4

@@ -15,7 +15,9 @@ from typing import Any
 
 from certmask.errors import ResultsError
 
-FORMAT = 1
+FORMAT = 2
+FORMER = {"schemes": "defences", "scheme": "defence"}
+"""How format 1 called what format 2 calls; its files are read, not continued."""
 Row = dict[str, Any]
 
 
@@ -129,10 +131,27 @@ def _parsed(lines: Iterable[bytes], path: Path) -> list[Row]:
             row = json.loads(line)
         except ValueError:
             raise ResultsError(f"expected JSON in every line of {path}, got something else in line {number}") from None
-        if not isinstance(row, dict) or (number == 1 and row.get("certmask_results") != FORMAT):
+        if not isinstance(row, dict) or (number == 1 and row.get("certmask_results") not in (1, FORMAT)):
             raise ResultsError(f"expected a certmask results file of format {FORMAT}, got {path}")
         rows.append(row)
-    return rows
+    return [_renamed(row) for row in rows] if rows[0]["certmask_results"] == 1 else rows
+
+
+def _renamed(row: Row) -> Row:
+    """A row of format 1 with the names of format 2; ``certmask_results`` still says 1."""
+    row = {FORMER.get(key, key): value for key, value in row.items()}
+    if "certmask_results" in row and isinstance(row.get("defences"), dict):
+        row["defences"] = {name: _with_threat(defence) for name, defence in row["defences"].items()}
+    return row
+
+
+def _with_threat(described: Any) -> Any:
+    """Format 1 left the threat to the cover."""
+    try:
+        (height, width), image = described["cover"]["patch"], described["cover"]["image"]
+    except (KeyError, TypeError, ValueError):
+        return described
+    return {**described, "threat": {"kind": "patch", "height": height, "width": width}, "image": image}
 
 
 def _first_difference(old: Any, new: Any, where: str = "") -> str:

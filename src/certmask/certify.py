@@ -1,4 +1,4 @@
-"""A certification run: schemes on a data set, one row per image, resumable."""
+"""A certification run: defences on a data set, one row per image, resumable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from certmask.classifier import Classifier, Colour
 from certmask.covers import Cover
 from certmask.data import Dataset, Sample
+from certmask.defences.masked import MaskedDefence, Outcome, examine
 from certmask.engine import Engine, Finding
+from certmask.engine.margin import measured_margin
 from certmask.errors import DataError, ResultsError
-from certmask.evaluation import Outcome, Scheme, examine
-from certmask.geometry import Size
-from certmask.margin import measured_margin
-from certmask.results import ResultsFile, Row, provenance
+from certmask.results.file import ResultsFile, Row, provenance
+from certmask.threat import Size
 
 Progress = Callable[[str, int], None]
 """Called with ``"passes"`` or ``"images"`` and how many more are done."""
@@ -26,7 +26,7 @@ Progress = Callable[[str, int], None]
 def certify_run(
     classifier: Classifier,
     dataset: Dataset,
-    schemes: Sequence[Scheme],
+    defences: Sequence[MaskedDefence],
     path: Path,
     *,
     fill: Colour | None = None,
@@ -34,9 +34,9 @@ def certify_run(
 ) -> tuple[Row, list[Row]]:
     """Examine every image that the results file does not have yet; return its header and all rows."""
     report: Progress = progress or (lambda *_: None)
-    engine = Engine(classifier, [s.cover for s in schemes], fill=fill, progress=lambda n: report("passes", n))
+    engine = Engine(classifier, [s.cover for s in defences], fill=fill, progress=lambda n: report("passes", n))
     engine.forward.warm_up()
-    header = run_header(engine, dataset, schemes)
+    header = run_header(engine, dataset, defences)
     with ResultsFile(path, header) as results:
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
@@ -44,8 +44,8 @@ def certify_run(
         todo = dataset.without(done)
         labels = [sample.label for sample in todo.samples]
         digests: list[str] = []
-        for finding in examine(engine, _noted(todo.tensors(classifier.size), digests), labels, schemes):
-            row = run_row(todo.samples[finding.number], finding, schemes)
+        for finding in examine(engine, _noted(todo.tensors(classifier.size), digests), labels, defences):
+            row = run_row(todo.samples[finding.number], finding, defences)
             results.write({**row, "input_sha256": digests[finding.number], "batch": classifier.batch})
             report("images", 1)
         return header, results.rows
@@ -83,23 +83,23 @@ def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:
             raise ResultsError(f"expected the same photos as when the run began, got another {sample.name}")
 
 
-def run_header(engine: Engine, dataset: Dataset, schemes: Sequence[Scheme]) -> Row:
+def run_header(engine: Engine, dataset: Dataset, defences: Sequence[MaskedDefence]) -> Row:
     """Everything that the rows depend on."""
     return {
         "kind": "certify",
         "model": engine.describe(),
         "data": dataset.describe(),
-        "schemes": {scheme.name: scheme.describe() for scheme in schemes},
+        "defences": {defence.name: defence.describe() for defence in defences},
         "versions": provenance(),
     }
 
 
-def run_row(sample: Sample, finding: Finding[list[Outcome]], schemes: Sequence[Scheme]) -> Row:
+def run_row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[MaskedDefence]) -> Row:
     """What was found about one image."""
     return {
         "image": sample.name,
         "label": sample.label,
         "passes": finding.passes,
         "seconds": round(finding.seconds, 4),
-        "schemes": {s.name: asdict(outcome) for s, outcome in zip(schemes, finding.value, strict=True)},
+        "defences": {s.name: asdict(outcome) for s, outcome in zip(defences, finding.value, strict=True)},
     }

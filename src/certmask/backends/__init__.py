@@ -1,0 +1,1 @@
+"""Engine rooms beside torch: what computes a network's logits."""

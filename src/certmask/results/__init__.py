@@ -1,0 +1,1 @@
+"""Results files: written, read, counted. Importable without torch."""
