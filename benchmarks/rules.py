@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from certmask.classifier import device_name
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.experiments import EXPERIMENTS
 from certmask.geometry import IntArray
 from certmask.results.file import provenance

@@ -25,7 +25,7 @@ from benchmarks.plain_loop import certified, two_mask_labels
 from certmask.classifier import Classifier, device_name, float32_mode
 from certmask.covers import Cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.engine.margin import measured_margin
 from certmask.results.file import provenance

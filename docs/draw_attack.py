@@ -30,7 +30,7 @@ from certmask.certify import pixel_digest
 from certmask.cli.demo import PATCH, demo_defences
 from certmask.covers import Cover
 from certmask.data import read_photo, to_tensor
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.report.drawing import COLOURS, paint_votes, save_figure

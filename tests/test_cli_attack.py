@@ -17,7 +17,7 @@ from certmask.attacks.pictures import picture_folder
 from certmask.certify import pixel_digest
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, defence_from
+from certmask.defences import MaskedDefence, defence_from
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
 from certmask.report.attack_table import attack_lines, attack_markdown

@@ -36,7 +36,7 @@ from certmask.certificate import Guarantee
 from certmask.certify import pixel_digest
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset, to_tensor
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
 from certmask.report import summarize
 from certmask.report.findings import Findings, findings

@@ -14,7 +14,7 @@ from certmask.certificate import Guarantee
 from certmask.certify import pixel_digest
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing
-from certmask.defences.masked import MaskedDefence, defence_from
+from certmask.defences import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import Row, read_results

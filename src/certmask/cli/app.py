@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-from certmask.cli.defending import attack, certify, demo, plan, predict
+from certmask.cli.certify import certify
+from certmask.cli.defending import attack
+from certmask.cli.demo import demo
+from certmask.cli.plan import plan
+from certmask.cli.predict import predict
 from certmask.cli.studying import models, report, reproduce, table, train
 
 app = typer.Typer(

@@ -23,7 +23,7 @@ from certmask.cli.certify import class_aliases
 from certmask.cli.choices import pick_device
 from certmask.cli.console import attack_table, err, out
 from certmask.data import Dataset, check_source, load_dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError
 from certmask.report.attack_table import attack_lines

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from certmask.covers import TILINGS, Cover
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import CertmaskError
 from certmask.geometry import smallest_mask
 from certmask.rules import Rule

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from certmask.covers import Cover
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Case, Experiment, Threat
 from certmask.rules import JuryRecovery, PatchCleanser, Undefended

@@ -7,6 +7,8 @@ from pathlib import Path
 from certmask.certify import Progress, certify_run
 from certmask.classifier import Classifier
 from certmask.data import Dataset
+from certmask.defences import engine_covers
+from certmask.engine import Engine
 from certmask.experiments.energy import energy_counter
 from certmask.experiments.meter import Meter, add_session
 from certmask.experiments.plan import Run
@@ -20,6 +22,7 @@ def perform(
     meter = Meter(progress, energy_counter(classifier.device))
     try:
         defences = run.defences(margin, logarithms=given)
-        certify_run(classifier, dataset.spread(run.images), defences, path, progress=meter)
+        engine = Engine(classifier, engine_covers(defences))
+        certify_run(engine, dataset.spread(run.images), defences, path, progress=meter)
     finally:
         add_session(path, meter.session())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from certmask.certificate import Guarantee
 from certmask.covers import Cover
-from certmask.defences.masked import defence_from
+from certmask.defences import defence_from
 from certmask.errors import ResultsError
 from certmask.report.run_files import RunFile
 from certmask.report.thumbnails import Photos, jury, seen_photo, thumbnail, with_jury

@@ -9,7 +9,8 @@ from certmask.certify import certify_run, photo_margin
 from certmask.classifier import Classifier, device_name
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
 from certmask.report import summarize
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
 from certmask.threat import Patch
@@ -24,11 +25,12 @@ def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, pa
     The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
     """
     cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
-    margin = photo_margin(classifier, [cover], dataset)
+    engine = Engine(classifier, [cover])
+    margin = photo_margin(engine, dataset)
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)
-    lines = {line.defence: line for line in summarize(*certify_run(classifier, dataset, defences, path))}
+    lines = {line.defence: line for line in summarize(*certify_run(engine, dataset, defences, path))}
     return {
         "images": lines[CLEAN].images,
         "data": dataset.describe(),
