@@ -17,8 +17,9 @@ from certmask.attacks.gauntlet import Gauntlet, is_proved
 from certmask.attacks.pictures import picture_folder
 from certmask.attacks.replay import replay
 from certmask.attacks.surrogate import Surrogate
+from certmask.backends.devices import device_name
 from certmask.certificate import Guarantee
-from certmask.classifier import Classifier, device_name
+from certmask.classifier import Classifier
 from certmask.cli.certify import class_aliases
 from certmask.cli.choices import pick_device
 from certmask.cli.console import attack_table, err, out
