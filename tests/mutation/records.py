@@ -48,7 +48,7 @@ RECORDS = [
     Fault(
         "a gauntlet that looks away",
         "a wrong answer without an alert does not count as a broken certificate of recovery",
-        "attacks/attack.py",
+        "certificate.py",
         "return decision.label != label or decision.alert",
         "return decision.label != label and decision.alert",
         ("test_attacks.py::test_what_breaks_a_guarantee",),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from certmask.certificate import Guarantee
 from certmask.certify import pixel_digest
-from certmask.classifier import Classifier
+from certmask.classifier import Classifier, device_name
 from certmask.data import Dataset, Framing
 from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.engine import Engine
@@ -91,6 +91,12 @@ def check_function(run: CertifiedRun, engine: Engine) -> None:
                 f"expected the function that {run.path} certified, with {key} {run.model.get(key)!r}, "
                 f"got {found.get(key)!r}"
             )
+
+
+def machine_change(run: CertifiedRun, engine: Engine) -> str | None:
+    """In words, that the run was certified on another machine than this; None if it was not."""
+    there, here = run.model["device"], device_name(engine.classifier.device)
+    return None if here == there else f"certified on {there}, attacked on {here}"
 
 
 def certified_photos(run: CertifiedRun, dataset: Dataset, names: set[str], size: Size) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
 from certmask.zoo.models import (
     DEFAULT_MODEL,
+    class_aliases,
     framing_of,
     imagenet_names,
     imagenet_synsets,
@@ -17,6 +18,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "Card",
     "build_model",
+    "class_aliases",
     "framing_of",
     "imagenet_names",
     "imagenet_synsets",

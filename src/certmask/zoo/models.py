@@ -131,6 +131,17 @@ def imagenet_synsets() -> list[str]:
     return [info.index_to_label_name(c) for c in range(IMAGENET_CLASSES)]
 
 
+def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
+    """Names that folders and label files may use for each class."""
+    synsets, english = imagenet_synsets(), imagenet_names()
+    if classifier.classes == len(english):
+        return list(zip(synsets, classifier.class_names, strict=True))
+    return [
+        (name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name))
+        for name in classifier.class_names
+    ]
+
+
 def _imagenet_info() -> Any:
     import_timm()
     return import_module("timm.data").ImageNetInfo()
