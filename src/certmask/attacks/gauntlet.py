@@ -19,7 +19,7 @@ from certmask.attacks.goals import Juries
 from certmask.attacks.patch_attack import AdaptiveAttack
 from certmask.attacks.pictures import picture_folder, save_picture
 from certmask.certificate import Decision, Guarantee
-from certmask.certify import pixel_digest
+from certmask.data import pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError

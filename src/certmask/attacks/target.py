@@ -17,9 +17,8 @@ from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import picture_folder, read_picture
 from certmask.certificate import Decision
-from certmask.certify import pixel_digest
 from certmask.classifier import Classifier, pick_device
-from certmask.data import check_source, load_dataset
+from certmask.data import check_source, load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
