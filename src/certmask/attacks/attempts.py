@@ -88,12 +88,12 @@ class Attempt:
         }
 
 
-def plan_attempts(run: CertifiedRun, defences: Sequence[MaskedDefence], budget: Budget) -> list[Attempt]:
+def plan_attempts(certified: CertifiedRun, defences: Sequence[MaskedDefence], budget: Budget) -> list[Attempt]:
     """All attempts of a budget, defence by defence, on evenly spaced images; goals take turns over places."""
     attempts = []
     for defence in defences:
         goals = goals_against(defence.rule)
-        rows = run.attackable(defence)
+        rows = certified.attackable(defence)
         for number, row in enumerate(evenly_spaced(rows, min(budget.images, len(rows)))):
             for location in range(budget.locations):
                 for restart in range(budget.restarts):

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from certmask.attacks.attack import Attacked, Job, defence_judge
 from certmask.attacks.attempts import Attempt, Budget
-from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.descent import Descent, Surrogate
 from certmask.attacks.goals import Juries
 from certmask.attacks.patch_attack import AdaptiveAttack
@@ -24,6 +23,7 @@ from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import ResultsFile, Row, provenance
+from certmask.results.run import Run
 
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
@@ -34,7 +34,7 @@ class Gauntlet:
     """Attempts on some defences of a run, and everything that they need: the deployed engine, the surrogate for
     gradients, photos by name. ``save`` pictures are kept per defence; of a broken proof always."""
 
-    run: CertifiedRun
+    run: Run
     defences: Sequence[MaskedDefence]
     attempts: Sequence[Attempt]
     engine: Engine

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from certmask.attacks.attack import Job, defence_judge, rechecked
 from certmask.attacks.attempts import Budget, plan_attempts
-from certmask.attacks.certified_run import CertifiedRun, certified_photos, check_function, check_weights, read_certified
+from certmask.attacks.certified_run import certified_photos, check_function, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import picture_folder, read_picture
@@ -22,7 +22,8 @@ from certmask.data import check_source, load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
-from certmask.results.file import Row, read_results
+from certmask.results.file import Row
+from certmask.results.run import Run, read_run
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
 AT_ONCE = {"cuda": 32, "cpu": 1}
@@ -46,9 +47,9 @@ class Target:
 
     def gauntlet(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
         """Everything that a budget buys against this target, checked and ready: ``gauntlet.attack(target.out)``."""
-        run = read_certified(self.results)
-        defences = run.chosen(self.rules)
-        attempts = plan_attempts(run, defences, budget)
+        certified = read_certified(self.results)
+        run, defences = certified.run, certified.chosen(self.rules)
+        attempts = plan_attempts(certified, defences, budget)
         if not attempts:
             raise AttackError(f"expected certified images to attack in {self.results}, got none")
         check_source(self.data)
@@ -60,10 +61,10 @@ class Target:
 
     def replay(self, number: int) -> Replay:
         """Judge the saved picture of row ``number`` (from 1) of the attempts file again."""
-        run = read_certified(self.results)
-        row = _saved_row(run, self.out, number)
+        certified = read_certified(self.results)
+        run, row = certified.run, _saved_row(certified.run, self.out, number)
         picture = _saved_picture(self.out, row)
-        (defence,) = run.chosen([row["defence"]])
+        (defence,) = certified.chosen([row["defence"]])
         engine = self._engine(run, [defence])
         clean = self._photos(run, engine.classifier, {row["image"]})[row["image"]]
         job = Job(clean[None], torch.tensor([row["label"]]), defence.cover.patch)
@@ -89,7 +90,7 @@ class Target:
         words += ["--device", self.device] if self.device != "auto" else []
         return shlex.join([*words, "--out", str(self.out), "--replay", str(row)])
 
-    def model_name(self, run: CertifiedRun) -> str:
+    def model_name(self, run: Run) -> str:
         """The model that was asked for, else the one that the run names; an error if none can be had by that name."""
         if self.model is not None:
             return self.model
@@ -98,7 +99,7 @@ class Target:
             raise AttackError(f"expected --model FILE for a run of {name}, which is no name of a model, got none")
         return name
 
-    def _engine(self, run: CertifiedRun, defences: Sequence[MaskedDefence]) -> Engine:
+    def _engine(self, run: Run, defences: Sequence[MaskedDefence]) -> Engine:
         """The function that was certified, with the precision, batch and backend that the results file names."""
         classifier = load_classifier(
             self.model_name(run),
@@ -115,11 +116,11 @@ class Target:
         check_function(run, engine)
         return engine
 
-    def _photos(self, run: CertifiedRun, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
+    def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
         dataset = load_dataset(self.data, class_aliases(classifier), framing_of(self.model_name(run)))
         return certified_photos(run, dataset, names, classifier.size)
 
-    def _surrogate(self, run: CertifiedRun, engine: Engine, defences: Sequence[MaskedDefence]) -> Surrogate:
+    def _surrogate(self, run: Run, engine: Engine, defences: Sequence[MaskedDefence]) -> Surrogate:
         """Gradients from the classifier's own network or, where it has none, from the one it was made from."""
         classifier = engine.classifier
         own = isinstance(classifier.model, nn.Module)
@@ -131,7 +132,7 @@ class Target:
 class Replay:
     """A saved picture that was judged again: its row in the attempts file, the defence, and what it decides now."""
 
-    run: CertifiedRun
+    run: Run
     engine: Engine
     defence: MaskedDefence
     number: int
@@ -160,16 +161,16 @@ class Replay:
             )
 
 
-def _saved_row(run: CertifiedRun, attempts: Path, number: int) -> Row:
+def _saved_row(run: Run, attempts: Path, number: int) -> Row:
     """A row of an attempts file on this very run; an error unless its picture was saved."""
-    header, rows = read_results(attempts)
-    if header.get("kind") != "attack" or header["certified"]["digest"] != run.digest:
+    made = read_run(attempts)
+    if made.kind != "attack" or made.header["certified"]["digest"] != run.digest:
         raise ResultsError(f"expected attempts on {run.path}, got {attempts}, which is about something else")
-    if not 1 <= number <= len(rows):
-        raise ResultsError(f"expected a row from 1 to {len(rows)} of {attempts}, got {number}")
-    if rows[number - 1]["picture"] is None:
+    if not 1 <= number <= len(made.rows):
+        raise ResultsError(f"expected a row from 1 to {len(made.rows)} of {attempts}, got {number}")
+    if made.rows[number - 1]["picture"] is None:
         raise ResultsError(f"expected a row with a saved picture, got {number}: only successful attempts are saved")
-    return rows[number - 1]
+    return made.rows[number - 1]
 
 
 def _saved_picture(attempts: Path, row: Row) -> Tensor:
