@@ -214,14 +214,6 @@ def present_device(device: torch.device | str) -> torch.device:
     return torch.device(device)
 
 
-def pick_device(device: str) -> str:
-    """``auto`` takes the GPU where there is one."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    present_device(device)
-    return device
-
-
 def best_precision(device: torch.device | str) -> str:
     """bf16 where the hardware computes it natively, else fp32."""
     if torch.device(device).type == "cuda":

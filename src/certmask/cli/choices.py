@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from certmask.classifier import Classifier, pick_device
+import torch
+
+from certmask.classifier import Classifier, present_device
 from certmask.cli.sizes import make_cover, make_patch, parse_size
 from certmask.covers import Cover, default_cover
 from certmask.defences.masked import MaskedDefence
@@ -129,3 +131,11 @@ def pick_backend(backend: str, device: str) -> str:
     if backend != "auto":
         return backend
     return "openvino" if device == "cpu" and find_spec("openvino") else "torch"
+
+
+def pick_device(device: str) -> str:
+    """``auto`` takes the GPU where there is one."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    present_device(device)
+    return device

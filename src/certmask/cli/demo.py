@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from certmask.certify import certify_run
-from certmask.classifier import pick_device
-from certmask.cli.choices import pick_backend
+from certmask.cli.choices import pick_backend, pick_device
 from certmask.cli.console import figures_table, out, progress_bar
 from certmask.covers import default_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset

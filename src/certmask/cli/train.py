@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from certmask.classifier import pick_device
+from certmask.cli.choices import pick_device
 from certmask.cli.console import err, out, percent
 from certmask.cli.sizes import make_patch, parse_size
 from certmask.data import Dataset, Framing, class_folders, load_dataset
