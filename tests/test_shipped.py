@@ -12,8 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from test_cli import certmask
 
-from certmask.data import load_dataset
-from certmask.data.sources import CIFAR10
+from certmask.data import CIFAR10, load_dataset
 from certmask.errors import ClassifierError, DataError
 from certmask.report import summarize
 from certmask.results.file import read_results

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from certmask.backends.devices import device_name
 from certmask.certificate import Guarantee
-from certmask.classifier import Classifier, device_name
+from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, pixel_digest
 from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.engine import Engine

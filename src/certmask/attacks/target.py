@@ -17,7 +17,7 @@ from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import picture_folder, read_picture
 from certmask.certificate import Decision
-from certmask.classifier import Classifier, pick_device
+from certmask.classifier import Classifier
 from certmask.data import check_source, load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
@@ -104,7 +104,7 @@ class Target:
         classifier = load_classifier(
             self.model_name(run),
             self.weights,
-            device=pick_device(self.device),
+            device=self.device,
             precision=run.model["precision"],
             batch=run.model["batch"],
             compiled=run.model["compiled"],

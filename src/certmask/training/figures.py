@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from certmask.backends.devices import device_name
 from certmask.certify import certify_run, photo_margin
-from certmask.classifier import Classifier, device_name
+from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
 from certmask.defences.masked import MaskedDefence

@@ -13,7 +13,7 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.data import Framing
-from certmask.data.sources import IMAGENET_CLASSES
+from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ClassifierError
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, load_weights, read_state_dict
