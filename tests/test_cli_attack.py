@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from commands import Done, certmask
 from PIL import Image
-from test_cli import Done, certmask
 
 from certmask.attacks.pictures import picture_folder
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
