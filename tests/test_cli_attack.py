@@ -14,9 +14,8 @@ from PIL import Image
 from test_cli import Done, certmask
 
 from certmask.attacks.pictures import picture_folder
-from certmask.certify import pixel_digest
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
-from certmask.data import load_dataset
+from certmask.data import load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.errors import ResultsError
 from certmask.geometry import Mask

@@ -33,9 +33,8 @@ from test_cli import Done, certmask
 
 from certmask.attacks.pictures import picture_folder, save_picture
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import load_dataset, to_tensor
+from certmask.data import load_dataset, pixel_digest, to_tensor
 from certmask.defences.masked import MaskedDefence
 from certmask.errors import ResultsError
 from certmask.report import summarize

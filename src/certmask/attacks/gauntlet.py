@@ -21,7 +21,7 @@ from certmask.attacks.juries import Juries
 from certmask.attacks.pictures import picture_folder, save_picture
 from certmask.attacks.surrogate import Surrogate
 from certmask.certificate import Decision, Guarantee
-from certmask.certify import pixel_digest
+from certmask.data import pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from certmask.certify import pixel_digest
 from certmask.covers import Cover
-from certmask.data import Framing, Sample, read_photo, to_tensor
+from certmask.data import Framing, Sample, pixel_digest, read_photo, to_tensor
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
 from certmask.report.markup import data_uri
