@@ -17,7 +17,8 @@ from certmask.certify import certify_run, photo_margin
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.defences.masked import MaskedDefence
-from certmask.report.attack_table import attack_lines, attack_markdown
+from certmask.report.tables import brief_table, markdown_grid
+from certmask.results.columns import ATTACK_COLUMNS, attack_figures
 from certmask.results.file import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
@@ -64,13 +65,13 @@ def main() -> None:
     certify_run(classifier, dataset, defences(margin), certified)
     print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
     weights = None if options.weights is None else Path(options.weights)
-    attempts = Path(f"{options.out}-attempts.jsonl")
-    target = Target(certified, options.data, attempts, options.model, weights, options.device)
+    out = Path(f"{options.out}-attempts.jsonl")
+    target = Target(certified, options.data, out, options.model, weights, options.device)
     budget = Budget(options.attacked, options.places, 1, options.steps, options.views)
-    header, rows = target.gauntlet(budget, save=2).attack(attempts)
-    print(attack_markdown(attack_lines(header, rows)))
-    print(strength(header, rows))
-    target.check_proofs(header, rows)
+    attempts = target.gauntlet(budget, save=2).attack(out)
+    print(markdown_grid(brief_table(options.model, ATTACK_COLUMNS, attack_figures(attempts))))
+    print(strength(attempts))
+    target.check_proofs(attempts)
 
 
 if __name__ == "__main__":

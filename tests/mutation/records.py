@@ -57,7 +57,7 @@ RECORDS = [
         "an attack beyond its patch",
         "the gauntlet accepts pictures that were changed outside the patch",
         "attacks/attack.py",
-        "if not torch.equal(paste(pictures, cut(clean, job.patch, corners), corners), clean):",
+        "if not torch.equal(paste(pictures, beneath(clean, job.patch, corners), corners), clean):",
         "if pictures.shape != clean.shape:",
         ("test_attacks.py::test_a_cheating_attack_is_caught",),
     ),

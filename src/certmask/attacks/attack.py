@@ -11,7 +11,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from certmask.attacks.pictures import checked_corners, cut, eight_bits, paste
+from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste
 from certmask.certificate import Decision
 from certmask.classifier import Classifier, checked_images
 from certmask.defences.masked import MaskedDefence, examine
@@ -138,9 +138,9 @@ def rechecked(job: Job, pictures: Tensor, corners: Tensor) -> tuple[Tensor, Tens
     corners = checked_corners(corners.cpu(), len(job), job.patch, job.size)
     if job.corners is not None and not torch.equal(corners, job.corners.cpu()):
         raise AttackError("expected the patch at the corner that was given, got another")
-    if not torch.equal(paste(pictures, cut(clean, job.patch, corners), corners), clean):
+    if not torch.equal(paste(pictures, beneath(clean, job.patch, corners), corners), clean):
         raise AttackError("expected pixels outside the patch as they were, got changed ones")
-    return paste(clean, eight_bits(cut(pictures, job.patch, corners)), corners), corners
+    return paste(clean, eight_bits(beneath(pictures, job.patch, corners)), corners), corners
 
 
 def check_known(job: Job, classes: int) -> None:

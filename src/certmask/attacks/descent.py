@@ -19,7 +19,7 @@ from certmask.engine.masking import MaskTable
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 
-SLACK = 1.0
+LEAD_WANTED = 1.0
 """Logits by which a narrow goal wants the target to lead."""
 
 
@@ -148,7 +148,7 @@ def attempt_losses(logits: Tensor, wanted: Tensor, labels: Tensor, targets: Tens
     """How far each attempt is from its goal, ``[n]``: a mean over its views ``[n, views, classes]``."""
     lead = _lead(logits, labels)
     aimed = targets.clamp(min=0)
-    towards = torch.where(narrow[:, None], (SLACK - _lead(logits, aimed)).clamp(min=0), _surprise(logits, aimed))
+    towards = torch.where(narrow[:, None], (LEAD_WANTED - _lead(logits, aimed)).clamp(min=0), _surprise(logits, aimed))
     turn = torch.where(targets[:, None] >= 0, towards, lead)
     loss = torch.where(wanted == KEEP, _surprise(logits, labels), turn)
     counted = wanted != HIDDEN

@@ -16,14 +16,14 @@ from certmask.attacks.attempts import Attempt, Budget
 from certmask.attacks.descent import Descent, Surrogate
 from certmask.attacks.goals import Juries
 from certmask.attacks.patch_attack import AdaptiveAttack
-from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.attacks.pictures import save_picture
 from certmask.certificate import Decision, Guarantee
 from certmask.data import pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.results.file import ResultsFile, Row, provenance
-from certmask.results.run import Run
+from certmask.results.file import ResultsFile, Row, picture_folder, provenance
+from certmask.results.run import Run, read_run
 
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
@@ -44,11 +44,10 @@ class Gauntlet:
     at_once: int
     save: int = 20
 
-    def attack(self, path: Path, progress: Callable[[int], None] = lambda _: None) -> tuple[Row, list[Row]]:
-        """Make every attempt that the file does not have yet; return its header and all rows."""
-        header = self._header()
+    def attack(self, path: Path, progress: Callable[[int], None] = lambda _: None) -> Run:
+        """Make every attempt that the file does not have yet; return all of them."""
         by_name = {defence.name: defence for defence in self.defences}
-        with ResultsFile(path, header) as results:
+        with ResultsFile(path, self._header()) as results:
             done = {row["attempt"] for row in results.rows}
             todo = [attempt for attempt in self.attempts if attempt.key not in done]
             progress(len(self.attempts) - len(todo))
@@ -60,7 +59,7 @@ class Gauntlet:
                 for number, attempt in enumerate(group):
                     self._write(results, path, defence, attempt, attacked, number)
                 progress(len(group))
-            return header, results.rows
+        return read_run(path)
 
     def _header(self) -> Row:
         return {
@@ -150,20 +149,16 @@ class Gauntlet:
         return sum(row["defence"] == defence.name and row["picture"] is not None for row in results.rows)
 
 
-def strength(header: Row, rows: Sequence[Row]) -> str:
+def strength(attempts: Run) -> str:
     """How often the same attack changed the answers of a model without a defence, in words."""
-    bare = [row for row in rows if _guarantee(header, row) is Guarantee.NONE]
+    bare = [row for row in attempts.rows if attempts.guarantee(row["defence"]) is Guarantee.NONE]
     if not bare:
         return "The undefended model was not among the rules: how strong the attack is, is not on record."
     share = 100 * sum(row["answer"] != row["label"] for row in bare) / len(bare)
     return f"The same attack changes the undefended model's label in {share:.0f} % of its attempts."
 
 
-def broken_proof(header: Row, rows: Sequence[Row]) -> int | None:
+def broken_proof(attempts: Run) -> int | None:
     """The number (from 1) of the first row that broke a proved certificate; None, as the theorems say, if none did."""
-    numbers = (n for n, row in enumerate(rows, start=1) if row["broken"] and _guarantee(header, row).proved)
-    return next(numbers, None)
-
-
-def _guarantee(header: Row, row: Row) -> Guarantee:
-    return Guarantee(header["defences"][row["defence"]]["rule"]["guarantee"])
+    broken = (attempts.guarantee(row["defence"]).proved and row["broken"] for row in attempts.rows)
+    return next((number for number, fell in enumerate(broken, start=1) if fell), None)

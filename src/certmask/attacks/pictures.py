@@ -25,7 +25,7 @@ def paste(images: Tensor, patches: Tensor, corners: Tensor) -> Tensor:
     return out
 
 
-def cut(images: Tensor, patch: Patch, corners: Tensor) -> Tensor:
+def beneath(images: Tensor, patch: Patch, corners: Tensor) -> Tensor:
     """What lies under the patch at each corner, ``[n, 3, h, w]``."""
     return images[_within(patch.size, corners, images)]
 
@@ -56,11 +56,6 @@ def checked_corners(corners: Tensor, count: int, patch: Patch, image: Size) -> T
             f"expected a {patch.height}×{patch.width} patch wholly inside {image[0]}×{image[1]}, got corners outside"
         )
     return corners.long()
-
-
-def picture_folder(attempts: Path) -> Path:
-    """Where the pictures of an attempts file lie."""
-    return attempts.with_name(f"{attempts.stem}-pictures")
 
 
 def save_picture(picture: Tensor, corner: tuple[int, int], patch: Patch, raw: Path) -> None:

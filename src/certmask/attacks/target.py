@@ -15,18 +15,18 @@ from certmask.attacks.attempts import Budget, plan_attempts
 from certmask.attacks.certified_run import certified_photos, check_function, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
-from certmask.attacks.pictures import picture_folder, read_picture
+from certmask.attacks.pictures import read_picture
 from certmask.certificate import Decision
 from certmask.classifier import Classifier
 from certmask.data import check_source, load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
-from certmask.results.file import Row
+from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
-AT_ONCE = {"cuda": 32, "cpu": 1}
+ATTEMPTS_AT_ONCE = {"cuda": 32, "cpu": 1}
 """Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""
 
 
@@ -56,7 +56,7 @@ class Target:
         engine = self._engine(run, defences)
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
         surrogate = self._surrogate(run, engine, defences)
-        together = at_once or AT_ONCE.get(engine.classifier.device.type, 1)
+        together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
         return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, save)
 
     def replay(self, number: int) -> Replay:
@@ -72,11 +72,11 @@ class Target:
         (decision,) = defence_judge(engine, defence)(pictures)
         return Replay(run, engine, defence, number, row, decision)
 
-    def check_proofs(self, header: Row, rows: Sequence[Row]) -> None:
+    def check_proofs(self, attempts: Run) -> None:
         """An error, with the command that replays it, if an attempt broke a proved certificate."""
-        number = broken_proof(header, rows)
+        number = broken_proof(attempts)
         if number is not None:
-            row = rows[number - 1]
+            row = attempts.rows[number - 1]
             raise BrokenCertificateError(
                 f"expected every proved certificate to hold, got that of {row['defence']} for {row['image']} broken; "
                 f"replay: {self.replay_command(number)}"

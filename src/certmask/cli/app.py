@@ -8,7 +8,9 @@ import typer
 
 from certmask.cli.attack import attack
 from certmask.cli.defending import certify, demo, plan, predict
-from certmask.cli.studying import models, report, reproduce, table, train
+from certmask.cli.report import report
+from certmask.cli.studying import models, reproduce, train
+from certmask.cli.table import table
 
 app = typer.Typer(
     add_completion=False,

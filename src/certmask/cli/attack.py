@@ -59,19 +59,20 @@ def attack(
 def _attack(target: Target, gauntlet: Gauntlet) -> None:
     """Make the attempts and print what came of them."""
     from certmask.attacks.gauntlet import strength
-    from certmask.attacks.pictures import picture_folder
     from certmask.cli.console import attack_table, out
-    from certmask.report.attack_table import attack_lines
+    from certmask.results.columns import attack_figures
+    from certmask.results.file import picture_folder
 
     _note_machine(gauntlet)
     with _progress_bar(len(gauntlet.attempts)) as progress:
-        header, rows = gauntlet.attack(target.out, progress)
-    out.print(attack_table(attack_lines(header, rows), f"{len(rows):,} attempts, {header['model']['name']}"))
-    out.print(strength(header, rows))
-    saved = sum(row["picture"] is not None for row in rows)
+        attempts = gauntlet.attack(target.out, progress)
+    title = f"{len(attempts.rows):,} attempts, {attempts.model['name']}"
+    out.print(attack_table(attack_figures(attempts), title))
+    out.print(strength(attempts))
+    saved = sum(row["picture"] is not None for row in attempts.rows)
     pictures = f", {saved} pictures in {picture_folder(target.out)}" if saved else ""
     out.print(f"saved in {target.out}{pictures}", markup=False, soft_wrap=True)
-    target.check_proofs(header, rows)
+    target.check_proofs(attempts)
 
 
 def _replay(target: Target, row: int) -> None:
