@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import torch
 from commands import Done, certmask
 from PIL import Image
 
+from certmask.attacks.attempts import Budget
+from certmask.attacks.gauntlet import strength
+from certmask.attacks.target import Target
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.data import load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence, defence_from
-from certmask.errors import ResultsError
+from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.geometry import Mask
 from certmask.report.tables import brief_table, markdown_grid
 from certmask.results.columns import ATTACK_COLUMNS, attack_figures
@@ -261,6 +265,21 @@ def test_without_a_model_the_run_names_it(small_base: Path, tmp_path: Path) -> N
     assert read_results(tmp_path / "attack.jsonl")[0]["model"]["name"] == "resnet26-cifar10"
     assert len(rows_of(tmp_path)) == 1
     assert "the run names" in " ".join(certmask("attack", "--help").stdout.replace("│", " ").split())
+
+
+def test_the_same_gauntlet_from_python(small_base: Path, tmp_path: Path) -> None:
+    """Row for row what the command writes; a proof that breaks is an error with the command that replays it."""
+    small_attack(small_base, tmp_path, "resnet26-cifar10")
+    target = Target(tmp_path / "run.jsonl", "demo-cifar10", tmp_path / "python.jsonl")
+    seen: list[int] = []
+    attempts = target.gauntlet(Budget(1, 1, 1, 1, 1)).attack(target.out, seen.append)
+    assert list(attempts.rows) == rows_of(tmp_path)
+    assert seen == [0, 1]
+    assert "not on record" in strength(attempts)
+    target.check_proofs(attempts)
+    proved = {**attempts.header, "defences": {"published": {"rule": {"guarantee": "recovery"}}}}
+    with pytest.raises(BrokenCertificateError, match=r"that of published for .* broken; replay: .* --replay 1$"):
+        target.check_proofs(replace(attempts, header=proved, rows=({**attempts.rows[0], "broken": True},)))
 
 
 @pytest.mark.parametrize("name", ["mine", "mine.safetensors", "resnet18.mine", "Sequential", ""])
