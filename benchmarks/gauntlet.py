@@ -68,7 +68,7 @@ def main() -> None:
     out = Path(f"{options.out}-attempts.jsonl")
     target = Target(certified, options.data, out, options.model, weights, options.device)
     budget = Budget(options.attacked, options.places, 1, options.steps, options.views)
-    attempts = target.gauntlet(budget, save=2).attack(out)
+    attempts = target.gauntlet(budget, save=2).attack()
     print(markdown_grid(brief_table(options.model, ATTACK_COLUMNS, attack_figures(attempts))))
     print(strength(attempts))
     target.check_proofs(attempts)

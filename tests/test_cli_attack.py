@@ -272,7 +272,7 @@ def test_the_same_gauntlet_from_python(small_base: Path, tmp_path: Path) -> None
     small_attack(small_base, tmp_path, "resnet26-cifar10")
     target = Target(tmp_path / "run.jsonl", "demo-cifar10", tmp_path / "python.jsonl")
     seen: list[int] = []
-    attempts = target.gauntlet(Budget(1, 1, 1, 1, 1)).attack(target.out, seen.append)
+    attempts = target.gauntlet(Budget(1, 1, 1, 1, 1)).attack(seen.append)
     assert list(attempts.rows) == rows_of(tmp_path)
     assert seen == [0, 1]
     assert "not on record" in strength(attempts)

@@ -31,8 +31,10 @@ JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 
 @dataclass(frozen=True)
 class Gauntlet:
-    """Attempts on some defences of a run, and everything that they need: the deployed engine, the surrogate for
-    gradients, photos by name. ``save`` pictures are kept per defence; of a broken proof always."""
+    """Attempts and everything that they need: the deployed engine, the surrogate for gradients, photos by name.
+
+    Rows go to the file ``out``; ``save`` pictures are kept per defence, those of a broken proof always.
+    """
 
     run: Run
     defences: Sequence[MaskedDefence]
@@ -42,12 +44,13 @@ class Gauntlet:
     photos: Mapping[str, Tensor]
     budget: Budget
     at_once: int
+    out: Path
     save: int = 20
 
-    def attack(self, path: Path, progress: Callable[[int], None] = lambda _: None) -> Run:
-        """Make every attempt that the file does not have yet; return all of them."""
+    def attack(self, progress: Callable[[int], None] = lambda _: None) -> Run:
+        """Make every attempt that the file ``out`` does not have yet; return all of them."""
         by_name = {defence.name: defence for defence in self.defences}
-        with ResultsFile(path, self._header()) as results:
+        with ResultsFile(self.out, self._header()) as results:
             done = {row["attempt"] for row in results.rows}
             todo = [attempt for attempt in self.attempts if attempt.key not in done]
             progress(len(self.attempts) - len(todo))
@@ -57,9 +60,9 @@ class Gauntlet:
                 defence = by_name[group[0].defence]
                 attacked = self._made(group, defence)
                 for number, attempt in enumerate(group):
-                    self._write(results, path, defence, attempt, attacked, number)
+                    self._write(results, defence, attempt, attacked, number)
                 progress(len(group))
-        return read_run(path)
+        return read_run(self.out)
 
     def _header(self) -> Row:
         return {
@@ -118,7 +121,6 @@ class Gauntlet:
     def _write(
         self,
         results: ResultsFile,
-        path: Path,
         defence: MaskedDefence,
         attempt: Attempt,
         attacked: Attacked,
@@ -128,7 +130,7 @@ class Gauntlet:
         top, left = attacked.corners[number].tolist()
         guarantee = defence.rule.guarantee
         broken = guarantee.broken_by(decision, attempt.label)
-        raw = picture_folder(path) / f"{len(results.rows) + 1:05d}.png"
+        raw = picture_folder(self.out) / f"{len(results.rows) + 1:05d}.png"
         saved = broken and (guarantee.proved or self._saved(results, defence) < self.save)
         if saved:
             save_picture(picture, (top, left), defence.cover.patch, raw)

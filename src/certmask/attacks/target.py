@@ -46,7 +46,7 @@ class Target:
     rules: Sequence[str] = ()
 
     def gauntlet(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
-        """Everything that a budget buys against this target, checked and ready: ``gauntlet.attack(target.out)``."""
+        """Everything that a budget buys against this target, checked and ready: ``gauntlet.attack()``."""
         certified = read_certified(self.results)
         run, defences = certified.run, certified.chosen(self.rules)
         attempts = plan_attempts(certified, defences, budget)
@@ -57,7 +57,7 @@ class Target:
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
         surrogate = self._surrogate(run, engine, defences)
         together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
-        return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, save)
+        return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
 
     def replay(self, number: int) -> Replay:
         """Judge the saved picture of row ``number`` (from 1) of the attempts file again."""

@@ -65,7 +65,7 @@ def _attack(target: Target, gauntlet: Gauntlet) -> None:
 
     _note_machine(gauntlet)
     with _progress_bar(len(gauntlet.attempts)) as progress:
-        attempts = gauntlet.attack(target.out, progress)
+        attempts = gauntlet.attack(progress)
     title = f"{len(attempts.rows):,} attempts, {attempts.model['name']}"
     out.print(attack_table(attack_figures(attempts), title))
     out.print(strength(attempts))
