@@ -23,7 +23,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from torch import Tensor
 
-from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, breaks, defence_judge
+from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
 from certmask.data import pixel_digest, read_photo, to_tensor
@@ -93,7 +93,7 @@ def _judged(
             "clean_answer": names[then.label],
             "answer": names[now.label],
             "alert": now.alert,
-            "broken": breaks(defence.guarantee, Decision(now.label, now.alert), label),
+            "broken": defence.guarantee.broken_by(Decision(now.label, now.alert), label),
             **(_masks(engine, defence, picture, corner) if then.certified else {}),
         }
     return judged

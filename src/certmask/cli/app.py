@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from certmask.cli.attack import attack
 from certmask.cli.certify import certify
-from certmask.cli.defending import attack
 from certmask.cli.demo import demo
 from certmask.cli.plan import plan
 from certmask.cli.predict import predict
-from certmask.cli.studying import models, report, reproduce, table, train
+from certmask.cli.report import report
+from certmask.cli.studying import models, reproduce, train
+from certmask.cli.table import table
 
 app = typer.Typer(
     add_completion=False,

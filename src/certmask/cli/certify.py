@@ -63,7 +63,8 @@ def certify(
     from certmask.data import check_source, load_dataset
     from certmask.engine import Engine
     from certmask.errors import DataError
-    from certmask.report import summarize
+    from certmask.results.columns import figures
+    from certmask.results.run import read_run
     from certmask.zoo import class_aliases, framing_of
 
     rules = rule or ["undefended", "jury-recovery"]
@@ -89,11 +90,12 @@ def certify(
         screen.print(f"{out} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
         try:
-            header, rows = certify_run(engine, dataset, defences, out, votes=votes, progress=progress)
+            certify_run(engine, dataset, defences, out, votes=votes, progress=progress)
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
-    screen.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
+    found = read_run(out)
+    screen.print(figures_table(figures(found), f"{len(found.rows)} images, {classifier.name}"))
     for defence in defences:
         screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
-    kept = f"; {sum(row['passes'] for row in rows):,} passes made, votes kept in {votes}" if votes else ""
+    kept = f"; {sum(row['passes'] for row in found.rows):,} passes made, votes kept in {votes}" if votes else ""
     screen.print(f"margin {lead:.3g} ({origin}); saved in {out}{kept}", markup=False)

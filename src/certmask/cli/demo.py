@@ -28,7 +28,8 @@ def demo(
     from certmask.defences import engine_covers
     from certmask.defences.demo import PATCH, demo_defences
     from certmask.engine import Engine
-    from certmask.report import summarize
+    from certmask.results.columns import figures
+    from certmask.results.run import read_run
     from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
     start = time.monotonic()
@@ -43,8 +44,9 @@ def demo(
         f"threat: {PATCH} anywhere on the 224×224 input"
     )
     with progress_bar(len(dataset)) as progress:
-        header, rows = certify_run(engine, dataset, defences, out, progress=progress)
-    screen.print(figures_table(summarize(header, rows), f"{len(rows)} photos"))
+        certify_run(engine, dataset, defences, out, progress=progress)
+    found = read_run(out)
+    screen.print(figures_table(figures(found), f"{len(found.rows)} photos"))
     screen.print("What a certified photo is guaranteed:")
     for defence in defences:
         screen.print(f"  {defence.name + ':':24}{defence.guarantee.sentence}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from certmask.certificate import Decision, Guarantee
-from certmask.covers import TILINGS, Cover
+from certmask.covers import Cover, cover_from
 from certmask.defences.protocol import AnyDefence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
@@ -60,23 +60,13 @@ def defence_from(description: dict[str, Any]) -> MaskedDefence:
     """The defence that ``MaskedDefence.describe`` described; an error if it cannot be rebuilt to the last mask."""
     name = description.get("name", "")
     try:
-        defence = MaskedDefence(_cover(description["cover"]), rule_from(description["rule"]), name)
+        defence = MaskedDefence(cover_from(description["cover"]), rule_from(description["rule"]), name)
     except ResultsError as error:
         raise ResultsError(f"{error} in defence {name!r}") from None
     except (KeyError, TypeError, CertmaskError) as error:
         raise ResultsError(f"expected a defence that can be rebuilt, got {name!r} ({error})") from None
     _check_same(description, defence.describe(), name)
     return defence
-
-
-def _cover(description: dict[str, Any]) -> Cover:
-    tiling = description["tiling"]
-    if tiling not in TILINGS:
-        raise ResultsError(f"expected a tiling among {', '.join(TILINGS)}, got {tiling!r}")
-    image, patch, mask = tuple(description["image"]), Patch(*description["patch"]), tuple(description["mask"])
-    if tiling == "patchcleanser":
-        return TILINGS[tiling](image, patch, mask=mask)
-    return TILINGS[tiling](image, patch, mask, tuple(description["fold"]))
 
 
 def _check_same(said: dict[str, Any], rebuilt: dict[str, Any], name: str) -> None:

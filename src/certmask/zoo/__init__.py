@@ -1,11 +1,11 @@
 """Models by name or from local files."""
 
+from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
 from certmask.zoo.models import (
     DEFAULT_MODEL,
+    class_aliases,
     framing_of,
-    imagenet_names,
-    imagenet_synsets,
     is_known,
     load_classifier,
     load_model,
@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "Card",
     "build_model",
+    "class_aliases",
     "framing_of",
     "imagenet_names",
     "imagenet_synsets",

@@ -1,4 +1,4 @@
-"""Results files as a report needs them: sorted by kind, checked field by field."""
+"""The one checked reader of results files: whoever counts their rows reads them here, field by field."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from certmask.certificate import Guarantee
-from certmask.errors import ResultsError
+from certmask.errors import GeometryError, ResultsError
 from certmask.results.file import Row, read_results
+from certmask.threat import Size, Threat, threat_from
 
 Shape = Mapping[str, type]
 
 MODEL: Shape = {"name": str, "precision": str, "size": list}
 DATA: Shape = {"name": str, "images": int}
 RULE: Shape = {"rule": str, "guarantee": str}
-COVER: Shape = {"image": list, "patch": list, "mask": list, "masks": int}
+COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold": list, "masks": int}
+DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
-OUTCOME: Shape = {"label": int, "alert": bool, "dissent": int, "passes": int, "certificate_passes": int}
+OUTCOME: Shape = {"label": int, "alert": bool, "passes": int, "certificate_passes": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "answer": int, "alert": bool, "broken": bool}
 
 
 @dataclass(frozen=True)
-class RunFile:
-    """One results file: how the report calls it, where it lies, a hash of it, its header and rows."""
+class Run:
+    """One results file: how a report calls it, where it lies, a hash of it, its header and rows."""
 
     name: str
     path: Path
@@ -36,18 +38,46 @@ class RunFile:
     rows: tuple[Row, ...]
 
     @property
+    def kind(self) -> str:
+        """``certify`` or ``attack``."""
+        return str(self.header["kind"])
+
+    @property
     def model(self) -> dict[str, Any]:
         return dict(self.header["model"])
 
     @property
+    def data(self) -> dict[str, Any]:
+        return dict(self.header["data"])
+
+    @property
     def defences(self) -> dict[str, Row]:
+        """How every defence is described, by name."""
         return dict(self.header["defences"])
 
     def guarantee(self, defence: str) -> Guarantee:
-        return Guarantee(self.defences[defence]["rule"]["guarantee"])
+        return Guarantee(self.header["defences"][defence]["rule"]["guarantee"])
+
+    def threat(self, defence: str) -> Threat:
+        return threat_from(self.header["defences"][defence]["threat"])
+
+    def image(self, defence: str) -> Size:
+        """Height and width of the input on which the threat is held off."""
+        height, width = self.header["defences"][defence]["image"]
+        return height, width
+
+    def cover(self, defence: str) -> Row | None:
+        """How the defence's cover is described; None where it has no masks."""
+        cover: Row | None = self.header["defences"][defence].get("cover")
+        return cover
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[list[RunFile], list[RunFile]]:
+def read_run(path: Path) -> Run:
+    """One results file of ``certify`` or ``attack``; what cannot be true of one is an error."""
+    return _read(path, path.name)
+
+
+def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Run]]:
     """Certification runs and attack runs, in the order given; a file of another kind is an error."""
     if not paths:
         raise ResultsError("expected at least one results file, got none")
@@ -56,7 +86,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[RunFile], list[RunFile]]:
         if resolved.count(path) > 1:
             raise ResultsError(f"expected every results file once, got {path.name} twice")
     runs = [_read(path, name) for path, name in zip(paths, short_names(resolved), strict=True)]
-    return tuple([run for run in runs if run.header["kind"] == kind] for kind in ("certify", "attack"))  # type: ignore[return-value]
+    return [run for run in runs if run.kind == "certify"], [run for run in runs if run.kind == "attack"]
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
@@ -68,7 +98,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _read(path: Path, name: str) -> RunFile:
+def _read(path: Path, name: str) -> Run:
     header, rows = read_results(path)
     kind = header.get("kind")
     if kind not in ("certify", "attack"):
@@ -85,7 +115,7 @@ def _read(path: Path, name: str) -> RunFile:
             _check_attempt(row, header["defences"], where)
     if kind == "certify":
         _check_once([row["image"] for row in rows], path)
-    return RunFile(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
+    return Run(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
 
 
 def _check_text(lines: Sequence[Row], path: Path) -> None:
@@ -109,12 +139,24 @@ def _check_header(header: Row, where: str) -> None:
     if not header["defences"]:
         raise ResultsError(f"expected at least one defence in {where}, got none")
     for name, defence in header["defences"].items():
-        _check(defence, {"rule": dict, "cover": dict}, f"defence {name!r} in {where}")
-        _check(defence["rule"], RULE, f"the rule of {name!r} in {where}")
-        _check(defence["cover"], COVER, f"the cover of {name!r} in {where}")
-        _check_sizes(defence["cover"], ("image", "patch", "mask"), where)
-        if defence["rule"]["guarantee"] not in [g.value for g in Guarantee]:
-            raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} in {where}")
+        _check_defence(defence, f"{name!r} in {where}")
+
+
+def _check_defence(defence: Any, where: str) -> None:
+    """A defence has a rule with a guarantee, a threat and an input; a cover only where it has masks."""
+    _check(defence, {"rule": dict}, f"defence {where}")
+    _check(defence["rule"], RULE, f"the rule of {where}")
+    if defence["rule"]["guarantee"] not in [g.value for g in Guarantee]:
+        raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} for {where}")
+    if defence.get("cover") is not None:
+        _check(defence["cover"], COVER, f"the cover of {where}")
+        _check_sizes(defence["cover"], ("image", "patch", "mask", "fold"), where)
+    _check(defence, DEFENCE, f"defence {where}")
+    _check_sizes(defence, ("image",), where)
+    try:
+        threat_from(defence["threat"])
+    except (GeometryError, TypeError) as error:
+        raise ResultsError(f"{error} for {where}") from None
 
 
 def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
@@ -129,6 +171,8 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
     for name, defence in defences.items():
         outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
         _check(outcome, OUTCOME, f"{name!r} in {where}")
+        if defence.get("cover") is not None:
+            _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
         if outcome.get("certified") and not _as_promised(guarantee, outcome, row["label"]):
