@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from certmask.cli.defending import attack, certify, demo, plan, predict
-from certmask.cli.studying import models, report, reproduce, table, train
+from certmask.cli.reproduce import reproduce
+from certmask.cli.studying import models, report, table, train
 
 app = typer.Typer(
     add_completion=False,
