@@ -14,8 +14,8 @@ from certmask.experiments import EXPERIMENTS, Experiment, Reported
 from certmask.experiments.drawing import draw, pictures
 from certmask.experiments.experiment import Threat
 from certmask.experiments.reading import Done, Entry, result_paths, unmeasured
-from certmask.report.table_forms import markdown_text
-from certmask.report.tables import NOTHING
+from certmask.report.tables import markdown_text
+from certmask.results.kinds import NOTHING
 from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm

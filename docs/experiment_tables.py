@@ -14,23 +14,23 @@ from certmask.experiments.counts import counts_table
 from certmask.experiments.pairing import Paired, paired
 from certmask.experiments.reading import Done, Entry, entries, read_done
 from certmask.experiments.sheets import number_text, patch_text, reported_cells, share_cell, size_text
-from certmask.report.paired import holm
-from certmask.report.table_forms import markdown_table, markdown_text
-from certmask.report.tables import NOTHING, Cell, Column, Table
+from certmask.report.tables import Cell, Heading, Table, markdown_table, markdown_text
+from certmask.results.kinds import NOTHING
+from certmask.results.statistics import holm
 
 COLUMNS = (
-    Column("defence", words=True),
-    Column("masks", words=True),
-    Column("clean, paper"),
-    Column("robust, paper"),
-    Column("clean"),
-    Column("published test"),
-    Column("certified detection"),
-    Column("false alerts"),
-    Column("certified recovery"),
-    Column("passes"),
-    Column("ms"),
-    Column("J"),
+    Heading("defence", words=True),
+    Heading("masks", words=True),
+    Heading("clean, paper"),
+    Heading("robust, paper"),
+    Heading("clean"),
+    Heading("published test"),
+    Heading("certified detection"),
+    Heading("false alerts"),
+    Heading("certified recovery"),
+    Heading("passes"),
+    Heading("ms"),
+    Heading("J"),
 )
 CERTIFICATES = {
     Guarantee.PUBLISHED: "published test",
@@ -89,7 +89,7 @@ def _title(found: Sequence[Entry]) -> str:
     return f"{first.model} on {first.data}{threat}; {images}{few}"
 
 
-def _filled_columns(found: Sequence[Entry]) -> tuple[list[Column], list[list[Cell]]]:
+def _filled_columns(found: Sequence[Entry]) -> tuple[list[Heading], list[list[Cell]]]:
     """Columns in which some row has something."""
     rows = [_cells(entry) for entry in found]
     kept = [place for place in range(len(COLUMNS)) if any(row[place].text != NOTHING for row in rows)]
@@ -114,7 +114,7 @@ def _cells(entry: Entry) -> list[Cell]:
 
 def _masks(entry: Entry) -> Cell:
     found = entry.measured
-    if found.masks is None:
+    if found.masks is None or found.mask is None:
         return Cell(NOTHING)
     copies = f", placed {entry.placed:,} times" if entry.placed != found.masks else ""
     return Cell(f"{found.masks:,} of {size_text(found.mask)} px{copies}")
@@ -137,7 +137,7 @@ def paired_tables(path: Path) -> str:
 
 def _paired_table(tested: Sequence[tuple[Paired, float]]) -> Table:
     first = tested[0][0]
-    words = [Column(word, words=True) for word in ("model", "data", "patch")]
+    words = [Heading(word, words=True) for word in ("model", "data", "patch")]
     figures = ("images", first.first, first.second, "only the first", "only the second", "p", "p, Holm")
     rows = [
         [*map(Cell, (p.model, p.data, p.patch)),
@@ -146,7 +146,7 @@ def _paired_table(tested: Sequence[tuple[Paired, float]]) -> Table:
         for p, adjusted in tested
     ]  # fmt: skip
     notes = (_summary(tested), *([first.note] if first.note else []))
-    return Table(first.question, [*words, *map(Column, figures)], rows, notes)
+    return Table(first.question, [*words, *map(Heading, figures)], rows, notes)
 
 
 def _summary(tested: Sequence[tuple[Paired, float]]) -> str:
@@ -168,7 +168,7 @@ def tally_table(path: Path) -> str:
     if not asked:
         raise ResultsError(f"expected an experiment with tallied questions ({', '.join(TALLIED)}), got {path.name}")
     figures = ("runs", "first on more images", "second on more", "images only the first", "only the second")
-    columns = [Column("first against second", words=True), *map(Column, figures)]
+    columns = [Heading("first against second", words=True), *map(Heading, figures)]
     rows = []
     for comparison in asked:
         found = [pair for run, _ in runs_of(path) if not run.few for pair in paired((comparison,), run)]
@@ -179,8 +179,8 @@ def tally_table(path: Path) -> str:
 
 def gaps_table(path: Path) -> str:
     """How far defences are apart: in the paper, and here on the same images."""
-    columns = [Column(word, words=True) for word in ("model", "data", "patch", "from", "to")]
-    columns += map(Column, ("paper", "measured"))
+    columns = [Heading(word, words=True) for word in ("model", "data", "patch", "from", "to")]
+    columns += map(Heading, ("paper", "measured"))
     rows = [row for run, found in runs_of(path) if not run.few for row in _gap_rows(run, found)]
     if not rows:
         raise ResultsError(f"expected runs with two figures of the paper beside them in {path}, got none")

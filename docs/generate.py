@@ -19,13 +19,13 @@ from experiment_tables import gaps_table, mask_counts, measured_tables, paired_t
 from twice import twice
 
 from certmask.certificate import Guarantee
-from certmask.cli.console import markdown_table
 from certmask.errors import CertmaskError
-from certmask.report import summarize
-from certmask.report.attack_table import attack_lines, attack_markdown
 from certmask.report.drawing import save_figure
-from certmask.report.paired import mcnemar
+from certmask.report.tables import brief_table, markdown_grid
+from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, attack_figures, figures
 from certmask.results.file import read_results
+from certmask.results.run import read_run
+from certmask.results.statistics import mcnemar
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -39,8 +39,7 @@ def grid(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def run_table(path: Path) -> str:
-    header, rows = read_results(path)
-    return markdown_table(summarize(header, rows))
+    return markdown_grid(brief_table("", COLUMNS, figures(read_run(path))))
 
 
 def models_table(path: Path) -> str:
@@ -168,16 +167,16 @@ def _start(start: str) -> str:
 
 def attack_tables(path: Path) -> str:
     """What attempts did to each defence, with the attack's success against the bare model above it."""
-    header, rows = read_results(path)
-    lines = attack_lines(header, rows)
-    bare = next(line for line in lines if line.guarantee == Guarantee.NONE.value)
-    budget, model = header["budget"], header["model"]
+    run = read_run(path)
+    lines = attack_figures(run)
+    bare = next(line for line in lines if line.guarantee is Guarantee.NONE)
+    budget, model = run.header["budget"], run.model
     title = (
-        f"{model['name']}, {model['precision']} on {model['device']}: {len(rows):,} attempts of {budget['steps']} "
+        f"{model['name']}, {model['precision']} on {model['device']}: {len(run.rows):,} attempts of {budget['steps']} "
         f"steps with {budget['views']} masked views each. The bare model falls to {bare.label_changed} of "
         f"{bare.attempts}."
     )
-    return f"{title}\n\n{attack_markdown(lines)}"
+    return f"{title}\n\n{markdown_grid(brief_table('', ATTACK_COLUMNS, lines))}"
 
 
 def _order(path: Path) -> tuple[str, int]:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from certmask.errors import ResultsError
-from certmask.report.table_forms import markdown_table
-from certmask.report.tables import Cell, Column, Table
+from certmask.report.tables import Cell, Heading, Table, markdown_table
 from certmask.results.file import read_results
 
 Record = dict[str, Any]
@@ -22,8 +21,8 @@ def twice(folder: Path) -> str:
     rows = [_compared(one, other) for one in again for other in firsts if _same_defences(one[0], other[0])]
     if not rows:
         raise ResultsError(f"expected runs in {folder} that were made before, got none")
-    words = (Column("model", words=True), Column("compiled", words=True))
-    columns = (*words, *map(Column, ("photos", "verdicts", "other answer", "other certificate")))
+    words = (Heading("model", words=True), Heading("compiled", words=True))
+    columns = (*words, *map(Heading, ("photos", "verdicts", "other answer", "other certificate")))
     return markdown_table(Table("The same defences on the same photos in two processes", columns, rows)).rstrip("\n")
 
 

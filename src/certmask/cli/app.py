@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from certmask.cli.defending import attack, certify, demo, plan, predict
+from certmask.cli.report import report
 from certmask.cli.reproduce import reproduce
-from certmask.cli.studying import models, report, table, train
+from certmask.cli.studying import models, train
+from certmask.cli.table import table
 
 app = typer.Typer(
     add_completion=False,

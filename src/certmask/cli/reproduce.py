@@ -55,7 +55,7 @@ def reproduce(
     from certmask.experiments.campaign import Campaign, named_data, named_model, numbers
     from certmask.experiments.sheets import plan_table
     from certmask.experiments.trials import Limits
-    from certmask.report.table_forms import markdown_table
+    from certmask.report.tables import markdown_table
 
     if from_ is not None:
         if model or data or images or patch_share or dry_run:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from certmask.experiments.arithmetic import K, mask_counts
 from certmask.experiments.experiment import Experiment, Reported
 from certmask.experiments.measured import Entry, FinishedTrial, Paired
 from certmask.experiments.trials import Trial
-from certmask.report.tables import Cell, Table
-from certmask.report.tables import Column as Heading
+from certmask.report.tables import Cell, Heading, Table, full_table
 from certmask.results.columns import COLUMNS, Column, csv_record
 from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, WORDS, Kind
 
-T = TypeVar("T")
 PAPER, OURS, PASSES = "paper, %", "measured, %", "passes"
 FORMULAS, EXACT = "the paper's formulas", "exact minimum"
 
@@ -44,13 +42,6 @@ OWN = {column.key: column for column in COLUMNS}
 def own(key: str, heading: str, group: str = "") -> Column[Entry]:
     """A figure of the results room under the heading that it has here."""
     return Column(key, OWN[key].kind, lambda entry: OWN[key].value(entry.measured), heading, group)
-
-
-def sheet(title: str, columns: Sequence[Column[T]], items: Sequence[T], notes: Sequence[str] = ()) -> Table:
-    """One row per item; columns without a heading are not shown."""
-    shown = [column for column in columns if column.heading]
-    heads = [Heading(column.heading, column.group, column.kind.words) for column in shown]
-    return Table(title, heads, [[Cell(*column.long(item)) for column in shown] for item in items], notes)
 
 
 def patch_text(entry: Entry) -> str | None:
@@ -98,8 +89,8 @@ MEASURED: list[Column[Entry]] = [
 ]
 NOTES = (
     "Paper: as it reports, for its ResNetV2-50, ViT-B/16 or ResMLP-S24, beside models of the same family; measured: "
-    "this model. Clean: answered rightly and without an alert. Passes, milliseconds and joules are per image. Passes to "
-    "prove: the mean over all images, where a proof that fails ends early, and over completed proofs alone (proved).",
+    "this model. Clean: answered rightly, without an alert. Passes, milliseconds and joules are per image: to prove, "
+    "over all images, where a proof that fails ends early; proved, over completed proofs alone.",
     "The published test is the paper's certificate as we read it (it never says how it certified): all masks vote for "
     "the label. It gives no guarantee against an adaptive attacker. Detection and recovery are not the same.",
     "In brackets: 95 % confidence intervals (Wilson).",
@@ -113,7 +104,7 @@ def measured_table(experiment: Experiment, found: Sequence[Entry]) -> Table:
     few = (
         ["*: only a handful of images, because the cover has so many masks."] if any(e.trial.few for e in found) else []
     )
-    return sheet(f"{experiment.title} ({experiment.place})", MEASURED, found, (*experiment.notes, *few, *NOTES))
+    return full_table(f"{experiment.title} ({experiment.place})", MEASURED, found, (*experiment.notes, *few, *NOTES))
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
@@ -157,7 +148,7 @@ def paired_table(found: Sequence[Paired]) -> Table:
         f"Holm: corrected for the number of rows with a p; {NOTHING}: a theorem decides, nothing is tested.",
         *theorems,
     )
-    return sheet("Paired on the same images", PAIRED, found, notes)
+    return full_table("Paired on the same images", PAIRED, found, notes)
 
 
 REPORTED: list[Column[Reported]] = [
@@ -173,7 +164,7 @@ REPORTED: list[Column[Reported]] = [
 
 def reported_table(reported: Sequence[Reported]) -> Table:
     """Figures of the paper without a trial here that they could stand beside."""
-    return sheet("Reported by the paper, not measured here", REPORTED, reported)
+    return full_table("Reported by the paper, not measured here", REPORTED, reported)
 
 
 def other_methods_table(experiment: Experiment) -> Table:
@@ -218,7 +209,7 @@ RUNS: list[Column[FinishedTrial]] = [
 
 def runs_table(found: Sequence[FinishedTrial], unstarted: Sequence[Path]) -> Table:
     """Where the figures come from: one row per results file."""
-    return sheet("Runs", RUNS, found, [f"No image is done yet in {path.name}." for path in unstarted])
+    return full_table("Runs", RUNS, found, [f"No image is done yet in {path.name}." for path in unstarted])
 
 
 def counted(key: str, heading: str, group: str = "") -> Column[dict[str, Any]]:
@@ -247,7 +238,7 @@ def counts_table(title: str) -> Table:
         "bound (Theorem 3) lies above what is needed. The exact minimum is proved for masks that do not wrap.",
         "At 0.4 % Offset Tiling's stride is below one pixel: masks repeat.",
     )
-    return sheet(title, MASK_COUNTS, mask_counts(), notes)
+    return full_table(title, MASK_COUNTS, mask_counts(), notes)
 
 
 PLAN: list[Column[tuple[Trial, int, int]]] = [
@@ -264,4 +255,4 @@ def plan_table(planned: Sequence[Trial]) -> Table:
     """What every trial takes at most; a proof ends at the first wrong vote, so most images take far less."""
     note = "Two-mask passes (pairs) are made only for images whose single masks leave a certificate possible."
     title = "Passes per image, and of the whole run where --images is given"
-    return sheet(title, PLAN, [(trial, *trial.passes()) for trial in planned], (note,))
+    return full_table(title, PLAN, [(trial, *trial.passes()) for trial in planned], (note,))

@@ -22,8 +22,7 @@ from certmask.experiments.sheets import (
     reported_table,
     runs_table,
 )
-from certmask.report.table_forms import csv_text, markdown_table
-from certmask.report.tables import Table
+from certmask.report.tables import Table, csv_text, markdown_table
 from certmask.results.columns import json_record
 
 
