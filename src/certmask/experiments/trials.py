@@ -117,9 +117,11 @@ def _pairs(defence: MaskedDefence) -> int:
 
 
 def trials(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Trial]:
-    """One per patch; defences with too many masks get a trial of their own, the exact minimum beside them."""
+    """One per patch that is asked for; defences with too many masks get their own, the exact minimum beside them."""
     found = []
-    for patch in wanted_patches(experiment, data, limits.patches):
+    for patch in experiment.patches_on(data):
+        if limits.patches is not None and patch.number not in limits.patches | {"none"}:
+            continue
         declared = experiment.defences(patch)
         absurd = [one for one in declared if len(built_cover(one, patch, image)) > limits.most_masks]
         usual = tuple(one for one in declared if one not in absurd)
@@ -130,11 +132,6 @@ def trials(experiment: Experiment, model: str, data: str, image: Size, limits: L
             images = min(limits.few_images, limits.images or limits.few_images)
             found.append(Trial(experiment, model, data, patch, image, beside, images, few=True))
     return found
-
-
-def wanted_patches(experiment: Experiment, data: str, numbers: frozenset[str] | None) -> list[LabelledPatch]:
-    """The patches of an experiment whose number is asked for; without a patch there is nothing to choose."""
-    return [p for p in experiment.patches_on(data) if numbers is None or p.number in numbers or p.number == "none"]
 
 
 def check_patches(experiments: Sequence[Experiment], data: Sequence[str], numbers: frozenset[str] | None) -> None:
