@@ -26,10 +26,9 @@ from torch import Tensor
 from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, breaks, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
-from certmask.certify import pixel_digest
 from certmask.cli.demo import PATCH, demo_defences
 from certmask.covers import Cover
-from certmask.data import read_photo, to_tensor
+from certmask.data import pixel_digest, read_photo, to_tensor
 from certmask.defences.masked import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError

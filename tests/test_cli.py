@@ -335,7 +335,8 @@ def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) ->
     said = json.loads(header)
     del said["defences"]["jury recovery k=4"]["cover"][key]
     (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
-    assert f"expected '{key}' for every defence" in certmask("table", tmp_path / "run.jsonl", code=1).stderr
+    wanted = f"expected '{key}' in the cover of 'jury recovery k=4'"
+    assert wanted in certmask("table", tmp_path / "run.jsonl", code=1).stderr
 
 
 def test_table_with_nonsense(tmp_path: Path) -> None:

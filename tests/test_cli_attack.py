@@ -13,15 +13,15 @@ import torch
 from PIL import Image
 from test_cli import Done, certmask
 
-from certmask.attacks.pictures import picture_folder
-from certmask.certify import pixel_digest
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
-from certmask.data import load_dataset
+from certmask.data import load_dataset, pixel_digest
 from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
-from certmask.report.attack_table import attack_lines, attack_markdown
-from certmask.results.file import read_results
+from certmask.report.tables import brief_table, markdown_grid
+from certmask.results.columns import ATTACK_COLUMNS, attack_figures
+from certmask.results.file import picture_folder, read_results
+from certmask.results.run import read_run
 from certmask.rules import RULES, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
 from certmask.threat import Patch
 from certmask.zoo.models import SHIPPED
@@ -74,8 +74,9 @@ def test_a_small_gauntlet(here: Path) -> None:
     """The undefended model falls, the published rule is attacked, proved certificates stand; pictures are evidence."""
     budget = ("--images", "2", "--locations", "1", "--steps", "8", "--masks-per-step", "2", "--attempts-at-once", "2")
     done = attack(here, *budget)
-    header, rows = read_results(here / "attack.jsonl")
-    lines = {line.defence: line for line in attack_lines(header, rows)}
+    found = attack_figures(read_run(here / "attack.jsonl"))
+    _, rows = read_results(here / "attack.jsonl")
+    lines = {line.defence: line for line in found}
     assert {name: line.attempts for name, line in lines.items()} == dict.fromkeys(RULES_RUN, 2)
     assert lines["undefended"].label_changed >= 1
     assert lines["undefended"].broken is None
@@ -91,7 +92,7 @@ def test_a_small_gauntlet(here: Path) -> None:
     before = (here / "attack.jsonl").read_bytes()
     attack(here, *budget)
     assert (here / "attack.jsonl").read_bytes() == before
-    assert "| undefended | none | 2 |" in attack_markdown(attack_lines(header, rows))
+    assert "| undefended | none | 2 |" in markdown_grid(brief_table("", ATTACK_COLUMNS, found))
 
 
 def check_picture(folder: Path, row: dict[str, Any]) -> None:
@@ -344,9 +345,9 @@ def test_schemes_that_cannot_be_rebuilt() -> None:
         defence_from({"name": "x"})
 
 
-def test_the_table_refuses_other_files() -> None:
-    with pytest.raises(ResultsError, match="expected a file of attack attempts, got one of kind 'certify'"):
-        attack_lines({"kind": "certify"}, [])
+def test_the_table_refuses_other_files(here: Path) -> None:
+    with pytest.raises(ResultsError, match="expected a file of kind 'attack', got one of kind 'certify'"):
+        attack_figures(read_run(here / "run.jsonl"))
 
 
 @pytest.mark.parametrize("name", ["deit-tiny", "resnet50", "efficientnet-lite0"])

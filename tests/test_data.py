@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from certmask.data import Framing, load_dataset, read_photo, to_tensor
+from certmask.data import Framing, load_dataset, pixel_digest, read_photo, to_array, to_tensor
 from certmask.errors import DataError
 from certmask.zoo.timm_import import import_timm
 
@@ -39,6 +42,20 @@ def test_every_colour_mode_becomes_rgb(mode: str, tmp_path: Path) -> None:
     assert tensor.shape == (3, 24, 24)
     assert tensor.dtype == torch.float32
     assert 0 <= tensor.min() <= tensor.max() <= 1
+
+
+def test_an_array_is_the_tensor_bit_for_bit() -> None:
+    values = np.arange(256 * 3, dtype=np.uint8).reshape(16, 16, 3)
+    array, tensor = to_array(Image.fromarray(values)), to_tensor(Image.fromarray(values))
+    assert array.dtype == np.float32
+    assert array.tobytes() == tensor.numpy().tobytes()
+    assert torch.equal(tensor, torch.from_numpy(values.copy()).permute(2, 0, 1).float() / 255)
+    assert pixel_digest(array) == pixel_digest(tensor) == hashlib.sha256(array.tobytes()).hexdigest()[:16]
+
+
+def test_photos_are_read_without_torch() -> None:
+    script = "import sys, certmask.data; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_transparency_is_laid_on_white(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ from certmask.experiments.threats import MASKS, PAPER_FOLD, SIDES, share
 from certmask.experiments.writing import report
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
-from certmask.report.intervals import Share
 from certmask.results.file import read_results
+from certmask.results.statistics import Share
 from certmask.rules import Undefended
 
 SIZE = 32

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from certmask.attacks.certified_run import CertifiedRun, certified_photos
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.classifier import Classifier
 from certmask.covers import Cover, minimal_cover, offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import Dataset, Framing, Sample
+from certmask.data import Dataset, Framing, Sample, pixel_digest
 from certmask.engine import Engine
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import IntArray

@@ -31,24 +31,22 @@ from PIL import Image
 from scipy.stats import binomtest
 from test_cli import Done, certmask
 
-from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.attacks.pictures import save_picture
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import load_dataset, to_tensor
+from certmask.data import load_dataset, pixel_digest, to_tensor
 from certmask.defences.masked import MaskedDefence
 from certmask.errors import ResultsError
-from certmask.report import summarize
-from certmask.report.findings import Findings, findings
 from certmask.report.gallery import FATES, fate, picked
-from certmask.report.intervals import Share
+from certmask.report.page import price_caption
 from certmask.report.plots import PALETTE, STYLE, dissent_range, frontier, price_figure, rings, share_figure
 from certmask.report.report import read_report
-from certmask.report.run_files import read_runs, short_names
-from certmask.report.sections import price_caption
-from certmask.report.table_forms import latex_text, markdown_text
+from certmask.report.tables import latex_text, markdown_text
 from certmask.report.thumbnails import jury, middle, with_jury
-from certmask.results.file import read_results
+from certmask.results.columns import Figures, figures
+from certmask.results.file import picture_folder, read_results
+from certmask.results.run import read_runs, short_names
+from certmask.results.statistics import Share
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
 
@@ -218,10 +216,12 @@ def check_share(record: dict[str, str], name: str, count: int | None) -> None:
 def test_the_page_agrees_with_the_table_command_on_the_demo(tmp_path: Path) -> None:
     report(DEMO, "--csv", cwd=tmp_path)
     records = csv.DictReader((tmp_path / "page.csv").open(encoding="utf-8"))
-    for record, line in zip(records, summarize(*read_results(DEMO)), strict=True):
+    (printed,) = json.loads(certmask("table", DEMO, "--json").stdout)
+    for record, line in zip(records, printed["lines"], strict=True):
         for name in ("clean_accuracy", "certified_recovery", "certified_detection", "published_test", "false_alerts"):
-            assert record[name] == ("" if getattr(line, name) is None else str(getattr(line, name)))
-        assert float(record["passes_to_prove"] or 0) == pytest.approx(line.certificate_passes)
+            assert record[name] == ("" if line[name] is None else str(line[name]))
+        assert float(record["passes_to_prove"] or 0) == pytest.approx(line["certificate_passes"])
+        assert float(record["passes_to_answer"]) == pytest.approx(line["passes"])
     assert "PatchCleanser 4×4 proves it for 7 of 20 images (35.0 %" in page_of(tmp_path).text
 
 
@@ -714,9 +714,9 @@ def drawn(figure: Figure) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(out).convert("RGB"))
 
 
-def lines_of(kind: Guarantee, run: Path) -> list[Findings]:
+def lines_of(kind: Guarantee, run: Path) -> list[Figures]:
     (found,), _ = read_runs([run])
-    return [line for line in findings(found) if line.guarantee is kind]
+    return [line for line in figures(found) if line.guarantee is kind]
 
 
 @pytest.mark.parametrize("name", ["x", "a name as long as it gets!"])

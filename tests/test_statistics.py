@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from certmask.errors import ResultsError
-from certmask.report.intervals import Share, wilson
-from certmask.report.paired import holm, mcnemar
+from certmask.results.statistics import Share, holm, mcnemar, wilson
 
 CASES = [(count, of) for of in (*range(1, 31), 100, 999) for count in {0, 1, of // 3, of // 2, of - 1, of}]
 

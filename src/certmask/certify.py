@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from certmask.classifier import Classifier, Colour
 from certmask.covers import Cover
-from certmask.data import Dataset, Sample
+from certmask.data import Dataset, Sample, pixel_digest
 from certmask.defences.masked import MaskedDefence, Outcome, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.margin import measured_margin
@@ -68,10 +67,6 @@ def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:
     for image in images:
         digests.append(pixel_digest(image))
         yield image
-
-
-def pixel_digest(image: Tensor) -> str:
-    return hashlib.sha256(image.numpy().tobytes()).hexdigest()[:16]
 
 
 def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.classifier import Classifier
-from certmask.data import Dataset, Framing
+from certmask.data import Dataset, Framing, pixel_digest
 from certmask.defences.masked import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import ResultsError

@@ -18,14 +18,14 @@ from certmask.attacks.budget import Attempt, Budget
 from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.descent import Descent
 from certmask.attacks.juries import Juries
-from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.attacks.pictures import save_picture
 from certmask.attacks.surrogate import Surrogate
 from certmask.certificate import Decision, Guarantee
-from certmask.certify import pixel_digest
+from certmask.data import pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.results.file import ResultsFile, Row, provenance
+from certmask.results.file import ResultsFile, Row, picture_folder, provenance
 
 PROVED = (Guarantee.DETECTION.value, Guarantee.RECOVERY.value)
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}

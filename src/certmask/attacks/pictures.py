@@ -17,11 +17,6 @@ ENLARGED = 2
 OUTLINE = (255, 0, 0)
 
 
-def picture_folder(attempts: Path) -> Path:
-    """Where the pictures of an attempts file lie."""
-    return attempts.with_name(f"{attempts.stem}-pictures")
-
-
 def save_picture(picture: Tensor, corner: tuple[int, int], patch: Patch, raw: Path) -> None:
     """Write a picture ``[3, H, W]`` to ``raw`` and, enlarged and with its patch outlined, beside it."""
     pixels = (picture * LEVELS).round().byte().permute(1, 2, 0).numpy()

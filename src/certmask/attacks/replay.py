@@ -10,13 +10,13 @@ from torch import Tensor
 
 from certmask.attacks.attack import Job, breaks, defence_judge, rechecked
 from certmask.attacks.certified_run import CertifiedRun
-from certmask.attacks.pictures import picture_folder, read_picture
+from certmask.attacks.pictures import read_picture
 from certmask.certificate import Decision
-from certmask.certify import pixel_digest
+from certmask.data import pixel_digest
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.results.file import read_results
+from certmask.results.file import picture_folder, read_results
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from certmask.cli.defending import attack, certify, demo, plan, predict
-from certmask.cli.studying import models, report, reproduce, table, train
+from certmask.cli.report import report
+from certmask.cli.studying import models, reproduce, train
+from certmask.cli.table import table
 
 app = typer.Typer(
     add_completion=False,

@@ -14,7 +14,6 @@ from torch import nn
 from certmask.attacks.budget import Budget, plan_attempts
 from certmask.attacks.certified_run import CertifiedRun, certified_photos, check_function, check_weights, read_certified
 from certmask.attacks.gauntlet import Gauntlet, is_proved
-from certmask.attacks.pictures import picture_folder
 from certmask.attacks.replay import replay
 from certmask.attacks.surrogate import Surrogate
 from certmask.certificate import Guarantee
@@ -26,8 +25,9 @@ from certmask.data import Dataset, check_source, load_dataset
 from certmask.defences.masked import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError
-from certmask.report.attack_table import attack_lines
-from certmask.results.file import Row
+from certmask.results.columns import attack_figures
+from certmask.results.file import Row, picture_folder
+from certmask.results.run import read_run
 from certmask.zoo import framing_of, is_known, load_classifier, load_model
 
 AT_ONCE = {"cuda": 32, "cpu": 1}
@@ -134,9 +134,9 @@ def _dataset(target: Target, certified: CertifiedRun, classifier: Classifier) ->
 
 
 def _report(target: Target, header: Row, rows: Sequence[Row]) -> None:
-    lines = attack_lines(header, rows)
+    lines = attack_figures(read_run(target.out))
     out.print(attack_table(lines, f"{len(rows):,} attempts, {header['model']['name']}"))
-    bare = [line for line in lines if line.guarantee == Guarantee.NONE.value and line.attempts]
+    bare = [line for line in lines if line.guarantee is Guarantee.NONE and line.attempts]
     if bare:
         share = 100 * sum(line.label_changed for line in bare) / sum(line.attempts for line in bare)
         out.print(f"The same attack changes the undefended model's label in {share:.0f} % of its attempts.")

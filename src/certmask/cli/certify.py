@@ -12,8 +12,9 @@ from certmask.cli.console import err, figures_table, out, progress_bar
 from certmask.covers import Cover
 from certmask.data import Dataset, check_source, load_dataset
 from certmask.errors import DataError
-from certmask.report import summarize
+from certmask.results.columns import figures
 from certmask.results.file import Row, read_results
+from certmask.results.run import read_run
 from certmask.rules import Undefended
 from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
 
@@ -39,10 +40,11 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
         out.print(f"{path} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
         try:
-            header, rows = certify_run(classifier, dataset, defences, path, progress=progress)
+            certify_run(classifier, dataset, defences, path, progress=progress)
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
-    out.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
+    found = read_run(path)
+    out.print(figures_table(figures(found), f"{len(found.rows)} images, {classifier.name}"))
     for defence in defences:
         out.print(f"  {defence.name}: {defence.rule.guarantee.sentence}")
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)

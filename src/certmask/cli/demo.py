@@ -11,7 +11,8 @@ from certmask.cli.console import figures_table, out, progress_bar
 from certmask.covers import default_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.defences.masked import MaskedDefence
-from certmask.report import summarize
+from certmask.results.columns import figures
+from certmask.results.run import read_run
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
@@ -47,8 +48,9 @@ def run(path: Path, device: str, precision: str, backend: str) -> None:
         f"threat: any {PATCH.height}×{PATCH.width} patch anywhere on the 224×224 input"
     )
     with progress_bar(len(dataset)) as progress:
-        header, rows = certify_run(classifier, dataset, defences, path, progress=progress)
-    out.print(figures_table(summarize(header, rows), f"{len(rows)} photos"))
+        certify_run(classifier, dataset, defences, path, progress=progress)
+    found = read_run(path)
+    out.print(figures_table(figures(found), f"{len(found.rows)} photos"))
     out.print("What a certified photo is guaranteed:")
     for defence in defences:
         out.print(f"  {defence.name + ':':24}{defence.rule.guarantee.sentence}")

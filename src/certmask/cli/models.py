@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from certmask.cli.console import percent
 from certmask.errors import ClassifierError
+from certmask.results.kinds import percent
 from certmask.zoo import DEFAULT_MODEL, Card, shipped_models
 from certmask.zoo.card import read_card
 from certmask.zoo.models import SHIPPED

@@ -21,8 +21,7 @@ from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
 from certmask.experiments.reading import result_paths
 from certmask.experiments.running import perform
 from certmask.experiments.writing import Written, report, report_counts
-from certmask.report.table_forms import markdown_table
-from certmask.report.tables import Cell, Column, Table
+from certmask.report.tables import Cell, Heading, Table, markdown_table
 from certmask.threat import Size
 from certmask.zoo import DEFAULT_MODEL, framing_of
 from certmask.zoo.card import read_card
@@ -169,7 +168,7 @@ def _print_plan(
         for source in data
         for one in planned(experiment, model.label, source.label, input_size(model), limits)
     ]
-    columns = (Column("run", words=True), *map(Column, ("masks", "pairs", "images", "passes at most")))
+    columns = (Heading("run", words=True), *map(Heading, ("masks", "pairs", "images", "passes at most")))
     note = "Two-mask passes (pairs) are made only for images whose single masks leave a certificate possible."
     title = "Passes per image, and of the whole run where --images is given"
     typer.echo(markdown_table(Table(title, columns, [_plan_row(one) for one in runs], (note,))))

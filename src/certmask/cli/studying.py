@@ -11,7 +11,6 @@ from certmask.cli.options import (
     BackendOption,
     BatchOption,
     DeviceOption,
-    JsonOption,
     MarginOption,
     PrecisionOption,
     WeightsOption,
@@ -86,36 +85,6 @@ def models(
     from certmask.cli.models import run
 
     run(folder)
-
-
-def table(
-    runs: Annotated[list[Path], typer.Argument(help="Results files of `certify`, `demo` or `attack`.")],
-    json: JsonOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-) -> None:
-    """Print the figures of results files."""
-    from certmask.cli.table import run
-
-    run(runs, as_json=json, markdown=markdown)
-
-
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Results files of `certify`, `demo` or `attack`.")],
-    out: Annotated[Path, typer.Option("--out", help="The page; tables in other forms go beside it.")] = Path(
-        "report.html"
-    ),
-    photos: Annotated[
-        str | None, typer.Option("--photos", help="The photos of the runs, as `certify` takes them, for a gallery.")
-    ] = None,
-    gallery: Annotated[int, typer.Option("--gallery", min=0, help="Most pictures in the gallery.")] = 12,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Also write the tables as Markdown.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Also write the figures as CSV, shares from 0 to 1.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Also write the tables for LaTeX with booktabs.")] = False,
-) -> None:
-    """One HTML page from results files: what was proved in words, tables, plots, a gallery, provenance; no network."""
-    from certmask.cli.report import Forms, run
-
-    run(runs, out, Forms(markdown, csv, latex), photos, gallery)
 
 
 def reproduce(

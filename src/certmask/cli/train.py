@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from certmask.cli.choices import pick_device
-from certmask.cli.console import err, out, percent
+from certmask.cli.console import err, out
 from certmask.cli.sizes import make_patch, parse_size
 from certmask.data import Dataset, Framing, class_folders, load_dataset
 from certmask.errors import CertmaskError
+from certmask.results.kinds import percent
 from certmask.threat import Size
 from certmask.training import Photos, Recipe, read_photos
 from certmask.training.run import Exam, Lesson, train_run

@@ -2,7 +2,7 @@
 
 from certmask.data.dataset import Dataset, Sample
 from certmask.data.framing import Framing
-from certmask.data.photo import read_photo, to_tensor
+from certmask.data.photo import pixel_digest, read_photo, to_array, to_tensor
 from certmask.data.sources import CIFAR10, check_source, class_folders, load_dataset
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "check_source",
     "class_folders",
     "load_dataset",
+    "pixel_digest",
     "read_photo",
+    "to_array",
     "to_tensor",
 ]

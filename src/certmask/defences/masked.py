@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from certmask.certificate import Guarantee
-from certmask.covers import TILINGS, Cover
+from certmask.covers import Cover, cover_from
 from certmask.engine import Engine, Finding
 from certmask.errors import CertmaskError, ResultsError
 from certmask.geometry import IntArray
@@ -118,23 +118,13 @@ def defence_from(description: dict[str, Any]) -> MaskedDefence:
     """The defence that ``MaskedDefence.describe`` described; an error if it cannot be rebuilt to the last mask."""
     name = description.get("name", "")
     try:
-        defence = MaskedDefence(_cover(description["cover"]), _rule(description["rule"]), name)
+        defence = MaskedDefence(cover_from(description["cover"]), _rule(description["rule"]), name)
     except ResultsError as error:
         raise ResultsError(f"{error} in defence {name!r}") from None
     except (KeyError, TypeError, CertmaskError) as error:
         raise ResultsError(f"expected a defence that can be rebuilt, got {name!r} ({error})") from None
-    _check_same(description, defence.describe(), name)
+    _check_same(description["rule"], defence.rule.describe(), name)
     return defence
-
-
-def _cover(description: dict[str, Any]) -> Cover:
-    tiling = description["tiling"]
-    if tiling not in TILINGS:
-        raise ResultsError(f"expected a tiling among {', '.join(TILINGS)}, got {tiling!r}")
-    image, patch, mask = tuple(description["image"]), Patch(*description["patch"]), tuple(description["mask"])
-    if tiling == "patchcleanser":
-        return TILINGS[tiling](image, patch, mask=mask)
-    return TILINGS[tiling](image, patch, mask, tuple(description["fold"]))
 
 
 def _rule(description: dict[str, Any]) -> Rule:
@@ -149,10 +139,9 @@ def _rule(description: dict[str, Any]) -> Rule:
 
 
 def _check_same(said: dict[str, Any], rebuilt: dict[str, Any], name: str) -> None:
-    for part in ("cover", "rule"):
-        for key in {**said[part], **rebuilt[part]}:
-            if said[part].get(key) != rebuilt[part].get(key):
-                raise ResultsError(
-                    f"expected the {part} of defence {name!r} with {key} {said[part].get(key)!r}, "
-                    f"got {rebuilt[part].get(key)!r} when it was rebuilt"
-                )
+    for key in {**said, **rebuilt}:
+        if said.get(key) != rebuilt.get(key):
+            raise ResultsError(
+                f"expected the rule of defence {name!r} with {key} {said.get(key)!r}, "
+                f"got {rebuilt.get(key)!r} when it was rebuilt"
+            )

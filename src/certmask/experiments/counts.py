@@ -8,7 +8,7 @@ from typing import Any
 from certmask.experiments.threats import MASKS, PAPER_FOLD, SIDES
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
-from certmask.report.tables import Cell, Column, Table
+from certmask.report.tables import Cell, Heading, Table
 from certmask.threat import Patch
 
 IMAGE = (224, 224)
@@ -56,15 +56,15 @@ def counts_table() -> Table:
     """The paper's formulas and the exact minimum, side by side."""
     formulas, exact = "the paper's formulas", "exact minimum"
     columns = (
-        Column("patch on 224", words=True),
-        Column("side"),
-        Column("mask"),
-        Column("k = 1", formulas),
-        Column(f"Offset, k = {K}", formulas),
-        Column(f"lower bound, k = {K}", formulas),
-        Column("k = 1", exact),
-        Column(f"k = {K}", exact),
-        Column("Offset above minimum"),
+        Heading("patch on 224", words=True),
+        Heading("side"),
+        Heading("mask"),
+        Heading("k = 1", formulas),
+        Heading(f"Offset, k = {K}", formulas),
+        Heading(f"lower bound, k = {K}", formulas),
+        Heading("k = 1", exact),
+        Heading(f"k = {K}", exact),
+        Heading("Offset above minimum"),
     )
     rows = [
         [Cell(c.patch), *(Cell(f"{n:,}") for n in (c.side, c.mask, c.paper_once, c.paper_offset, c.paper_bound,

@@ -13,7 +13,7 @@ from certmask.certificate import Guarantee
 from certmask.experiments.experiment import Experiment, Plot
 from certmask.experiments.reading import Entry
 from certmask.report.drawing import COLOURS, save_figure
-from certmask.report.intervals import Share
+from certmask.results.statistics import Share
 
 MEASURES = {
     "clean_accuracy": "clean accuracy (%)",
@@ -143,7 +143,7 @@ def _draw_line(axes: Axes, kind: str, measure: str, entries: Sequence[Entry], nu
 def x_value(kind: str, entry: Entry) -> float | None:
     """Where an entry stands on the axis; None where nothing was certified, so that no proof was completed."""
     found = entry.measured
-    places = {"mask": found.mask[0], "patch": found.patch[0], "k": entry.k}
+    places = {"mask": found.mask[0] if found.mask else None, "patch": found.patch[0], "k": entry.k}
     return {**places, "answer": found.answer_passes, "proof": found.proved_passes}[kind]
 
 

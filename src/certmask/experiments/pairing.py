@@ -8,8 +8,8 @@ from typing import Any
 
 from certmask.experiments.experiment import Comparison
 from certmask.experiments.reading import Done
-from certmask.report.paired import holm, mcnemar
-from certmask.report.tables import Cell, Column, Table
+from certmask.report.tables import Cell, Heading, Table
+from certmask.results.statistics import holm, mcnemar
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def paired_table(found: Sequence[Paired]) -> Table:
     """Gained: certified by the first defence only; lost: by the second only."""
     words = ("question", "model", "data", "patch", "first", "second")
     figures = ("images", "first certifies", "second certifies", "gained", "lost", "p", "p, Holm")
-    columns = (*(Column(word, words=True) for word in words), *(Column(figure) for figure in figures))
+    columns = (*(Heading(word, words=True) for word in words), *(Heading(figure) for figure in figures))
     adjusted = holm([p.chance for p in found])
     rows = [
         [*map(Cell, (p.question, p.model, p.data, p.patch, p.first, p.second)),

@@ -9,9 +9,9 @@ from certmask.errors import ResultsError
 from certmask.experiments.experiment import Case, Experiment, Reported, Threat
 from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, read_sessions
 from certmask.experiments.plan import FEW
-from certmask.report.findings import Findings, findings
-from certmask.report.run_files import RunFile, read_runs
+from certmask.results.columns import Figures, figures
 from certmask.results.file import read_results
+from certmask.results.run import Run, read_runs
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Done:
     data: str
     threat: Threat
     few: bool
-    file: RunFile
+    file: Run
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Entry:
     planned: int
     placed: int
     k: int
-    measured: Findings
+    measured: Figures
     joules_per_pass: float | None
     reported: Reported | None
 
@@ -97,7 +97,7 @@ def entries(experiment: Experiment, done: Done) -> list[Entry]:
     sessions = read_sessions(unpacked_path(done.file.path))
     cases = {case.name: case for case in experiment.cases(done.threat)}
     found = []
-    for measured in findings(done.file):
+    for measured in figures(done.file):
         if measured.defence not in cases:
             raise ResultsError(
                 f"expected defences of {experiment.name} in {done.file.path}, got another: {measured.defence!r}"
@@ -123,7 +123,7 @@ def entries(experiment: Experiment, done: Done) -> list[Entry]:
     return found
 
 
-def _check_cover(case: Case, done: Done, measured: Findings) -> None:
+def _check_cover(case: Case, done: Done, measured: Figures) -> None:
     """The file must hold the cover that the experiment declares today."""
     patch = done.threat.patch(measured.image)
     cover = done.file.defences[case.name]["cover"]

@@ -10,31 +10,34 @@ from typing import Any
 from certmask.certificate import Guarantee
 from certmask.experiments.experiment import Experiment, Reported
 from certmask.experiments.reading import Done, Entry
-from certmask.report.intervals import Share
-from certmask.report.tables import NOTHING, Cell, Column, Table
+from certmask.report.tables import Cell, Heading, Table
+from certmask.results.columns import COLUMNS as FIGURES
+from certmask.results.columns import csv_record
+from certmask.results.kinds import NOTHING
+from certmask.results.statistics import Share
 
 PAPER, OURS, PASSES = "paper, %", "measured, %", "passes"
 COLUMNS = (
-    Column("model", words=True),
-    Column("data", words=True),
-    Column("patch"),
-    Column("defence", words=True),
-    Column("mask"),
-    Column("masks"),
-    Column("clean", PAPER),
-    Column("robust", PAPER),
-    Column("clean", OURS),
-    Column("published test", OURS),
-    Column("certified detection", OURS),
-    Column("false alerts", OURS),
-    Column("certified recovery", OURS),
-    Column("to answer", PASSES),
-    Column("to prove", PASSES),
-    Column("ms to answer"),
-    Column("ms to prove"),
-    Column("J to answer"),
-    Column("J to prove"),
-    Column("images"),
+    Heading("model", words=True),
+    Heading("data", words=True),
+    Heading("patch"),
+    Heading("defence", words=True),
+    Heading("mask"),
+    Heading("masks"),
+    Heading("clean", PAPER),
+    Heading("robust", PAPER),
+    Heading("clean", OURS),
+    Heading("published test", OURS),
+    Heading("certified detection", OURS),
+    Heading("false alerts", OURS),
+    Heading("certified recovery", OURS),
+    Heading("to answer", PASSES),
+    Heading("to prove", PASSES),
+    Heading("ms to answer"),
+    Heading("ms to prove"),
+    Heading("J to answer"),
+    Heading("J to prove"),
+    Heading("images"),
 )
 NOTES = (
     "Paper: as it reports, for its ResNetV2-50, ViT-B/16 or ResMLP-S24, beside models of the same family; measured: "
@@ -79,7 +82,7 @@ def _cells(entry: Entry) -> list[Cell]:
 def _mask_cells(entry: Entry) -> list[Cell]:
     """The mask's side and how many different masks there are; copies are counted beside them."""
     found = entry.measured
-    if found.masks is None:
+    if found.masks is None or found.mask is None:
         return [Cell(NOTHING)] * 2
     copies = f"({entry.placed:,} placed)" if entry.placed != found.masks else ""
     return [Cell(size_text(found.mask)), Cell(f"{found.masks:,}", copies)]
@@ -122,7 +125,7 @@ def reported_cells(reported: Reported | None) -> list[Cell]:
 def reported_table(reported: Sequence[Reported]) -> Table:
     """Figures of the paper without a run here that they could stand beside."""
     words = ("method", "model", "data", "patch", "where in the paper")
-    columns = (*(Column(word, words=True) for word in words), Column("clean", PAPER), Column("robust", PAPER))
+    columns = (*(Heading(word, words=True) for word in words), Heading("clean", PAPER), Heading("robust", PAPER))
     rows = [
         [*(Cell(t or NOTHING) for t in (r.method, r.model, r.data, r.threat, r.place)), *reported_cells(r)]
         for r in reported
@@ -132,7 +135,7 @@ def reported_table(reported: Sequence[Reported]) -> Table:
 
 def entry_record(entry: Entry) -> dict[str, Any]:
     """Plain data: ``reported`` in percent as printed, ``measured`` from 0 to 1; never mixed."""
-    measured = {**entry.measured.describe(), "masks_placed": entry.placed, "few_images_only": entry.few}
+    measured = {**csv_record(FIGURES, entry.measured), "masks_placed": entry.placed, "few_images_only": entry.few}
     measured |= {
         "estimated_joules_to_answer": entry.joules(entry.measured.answer_passes),
         "estimated_joules_to_prove": entry.joules(entry.measured.proof_passes),
@@ -151,7 +154,7 @@ def entry_record(entry: Entry) -> dict[str, Any]:
 def runs_table(done: Sequence[Done], unstarted: Sequence[Path]) -> Table:
     """Where the figures come from: one row per results file."""
     words = ("results", "model", "weights", "photos", "precision", "device", "torch")
-    columns = (*(Column(word, words=True) for word in words), Column("batch"), Column("margin"))
+    columns = (*(Heading(word, words=True) for word in words), Heading("batch"), Heading("margin"))
     notes = [f"No image is done yet in {path.name}." for path in unstarted]
     return Table("Runs", columns, [_run_cells(run) for run in done], notes)
 

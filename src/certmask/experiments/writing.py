@@ -16,8 +16,7 @@ from certmask.experiments.experiment import Experiment
 from certmask.experiments.pairing import paired, paired_records, paired_table
 from certmask.experiments.reading import entries, read_done, unmeasured, unstarted
 from certmask.experiments.sheets import entry_record, measured_table, reported_table, runs_table
-from certmask.report.table_forms import csv_text, markdown_table
-from certmask.report.tables import Table
+from certmask.report.tables import Table, csv_text, markdown_table
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,9 @@ COLUMNS: list[Column[Figures]] = [
 ]  # fmt: skip
 """One row per figure of a defence."""
 
+UNITS = "shares in %, passes per image"
+"""What the brief headings leave unsaid."""
+
 ATTACK_COLUMNS: list[Column[AttackFigures]] = [
     Column("run", WORDS, lambda f: f.run),
     Column("defence", WORDS, lambda f: f.defence, "defence", "", "defence"),

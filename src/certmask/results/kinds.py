@@ -85,9 +85,9 @@ class _Chance(_Count):
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """A number from 0 to 1 in percent; a counted share prints itself."""
-    return f"{100 * share:.1f}"
+    return NOTHING if share is None else f"{100 * share:.1f}"
 
 
 WORDS, COUNT, SHARE, AMOUNT, EXTENT, CHANCE = Kind(), _Count(), _Part(), _Amount(), _Extent(), _Chance()

