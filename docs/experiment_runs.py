@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
 from experiment_tables import entries_in, table, trials_in
 
 from certmask.errors import ResultsError
-from certmask.experiments import EXPERIMENTS, Reported
-from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
-from certmask.experiments.sheets import RUNS
+from certmask.experiments import EXPERIMENTS
+from certmask.experiments.sheets import RUNS, reported_table
+from certmask.report.tables import markdown_table
 from certmask.results.columns import Column
 from certmask.results.kinds import COUNT, WORDS
 from certmask.zoo import DEFAULT_MODEL
@@ -34,19 +34,16 @@ def every_trial(folder: Path) -> list[FinishedTrial]:
 
 
 def setting(folder: Path) -> str:
-    """One line per device: what its runs have in common, or where they differ."""
-    trials = sorted(every_trial(folder), key=lambda t: str(t.run.model["device"]))
-    groups = groupby(trials, key=lambda t: str(t.run.model["device"]))
-    return "\n".join(f"- {_common(device, list(found))}" for device, found in groups)
-
-
-def _common(device: str, found: list[FinishedTrial]) -> str:
-    models, versions = [trial.run.model for trial in found], [trial.run.header["versions"] for trial in found]
+    """What the runs have in common, or where they differ."""
+    trials = every_trial(folder)
+    models, versions = [trial.run.model for trial in trials], [trial.run.header["versions"] for trial in trials]
+    device, precision, batch = (_all(model[key] for model in models) for key in ("device", "precision", "batch"))
     compiled = _all("compiled" if model["compiled"] else "not compiled" for model in models)
-    precision, batch = (_all(model[key] for model in models) for key in ("precision", "batch"))
-    margins = _all(f"{margin:g}" for trial in found for margin in _margins(trial))
+    margins = _all(f"{margin:g}" for trial in trials for margin in _margins(trial))
     torch, timm = (f"{name} {_all(v[name] for v in versions)}" for name in ("torch", "timm"))
-    return f"{len(found)} runs on {device}: {precision}, {compiled}, batch {batch}, margin {margins}, {torch}, {timm}."
+    return (
+        f"- {len(trials)} runs on {device}: {precision}, {compiled}, batch {batch}, margin {margins}, {torch}, {timm}."
+    )
 
 
 def _all(values: Iterable[object]) -> str:
@@ -102,21 +99,9 @@ def runs_list(folder: Path) -> str:
 
 
 def missing(folder: Path) -> str:
-    """Which of the paper's figures have no run beside them, one line per table or figure; methods we lack aside."""
-    measured, lines = measured_folders(folder), []
+    """The paper's figures that no run stands beside; methods that certmask lacks aside."""
+    measured, left = measured_folders(folder), []
     for name, experiment in EXPERIMENTS.items():
         found = entries_in(folder / name) if folder / name in measured else []
-        left = [reported for reported in unmeasured(experiment, found) if reported.method in experiment.methods]
-        if left:
-            lines.append(f"- {experiment.place}: {_left(left) if found else 'no run'}.")
-    return "\n".join(lines) or "None: a run stands beside every figure of the paper."
-
-
-def _left(left: list[Reported]) -> str:
-    """Data set, patch and the families of models without a run: ``imagenet 1 % (ResNet, MLP); …``"""
-    places = {(r.data, float(r.threat.split()[0].replace("none", "0")), r.threat.replace("none", "")) for r in left}
-    return "; ".join(
-        f"{f'{data} {threat}'.strip()} "
-        f"({', '.join(dict.fromkeys(r.model for r in left if (r.data, r.threat.replace('none', '')) == (data, threat)))})"
-        for data, _, threat in sorted(places)
-    )
+        left += [reported for reported in unmeasured(experiment, found) if reported.method in experiment.methods]
+    return markdown_table(reported_table(left)).strip()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from certmask.errors import ResultsError
-from certmask.experiments import EXPERIMENTS, Comparison, Experiment
 from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
 from certmask.experiments.panels import draw, pictures
+from single_runs import lined
+
+from certmask.errors import ResultsError
+from certmask.experiments import EXPERIMENTS, Experiment
 from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, patch_text
 from certmask.report.tables import full_table, markdown_table, markdown_text
 from certmask.results.clusters import Difference, difference
@@ -20,19 +22,15 @@ from certmask.results.kinds import WORDS
 
 T = TypeVar("T")
 CHANCE = 0.05
-TALLIED = {
-    "table1": (
-        Comparison("one mask per place beside six", "published, exact minimum k=1", "published k=6"),
-        Comparison("six masks per place beside one", "jury detection k=6", "jury detection, exact minimum k=1"),
-        Comparison("certified detection", "jury detection k=6", "Minority Reports k=6"),
-    ),
-    "fold": (
-        Comparison("every mask right", "published k=1", "published k=9"),
-        Comparison("every pair right", "PatchCleanser's rule k=1", "PatchCleanser's rule k=9"),
-        Comparison("pairs", "jury recovery k=9, all", "jury recovery k=9, aligned"),
-    ),
-}
-"""Questions that came up while reading the tables: counted, not tested."""
+HEADED = {"paper, %": "{}, paper", "passes": "passes {}"}
+"""Headings without their group, which the wide tables print above them."""
+
+NARROW = [
+    Column("defence", WORDS, lambda entry: entry.declared.name, "defence"),
+    *(replace(c, heading=HEADED.get(c.group, "{}").format(c.heading), group="") for c in MEASURED if c.key not in
+      ("model", "data", "patch", "defence", "images")),
+]  # fmt: skip
+
 
 
 def experiment_of(path: Path) -> Experiment:
@@ -57,7 +55,9 @@ def trials_in(path: Path) -> list[FinishedTrial]:
     return [found[0].trial for found in measured_in(path)]
 
 
-def table(title: str, columns: Iterable[Column[T]], items: Sequence[T], notes: Sequence[str] = (), unless: str = "") -> str:
+def table(
+    title: str, columns: Iterable[Column[T]], items: Sequence[T], notes: Sequence[str] = (), unless: str = ""
+) -> str:
     """The columns that some item has something in, unless they are named."""
     named = unless.split()
     filled = [c for c in columns if c.key not in named and any(c.value(item) is not None for item in items)]
@@ -66,7 +66,7 @@ def table(title: str, columns: Iterable[Column[T]], items: Sequence[T], notes: S
 
 def measured_tables(path: Path) -> str:
     """One table per model, data set and patch."""
-    found = [table(_title(found), MEASURED, found, unless="model data patch images") for found in measured_in(path)]
+    found = [table(_title(found), NARROW, found) for found in measured_in(path)]
     return "\n\n".join([*found, *map(markdown_text, experiment_of(path).notes)])
 
 
@@ -88,7 +88,13 @@ def paired_tables(path: Path) -> str:
         raise ResultsError(f"expected trials with both defences of a comparison in {path}, got none")
     groups = [(c, [pair for pair in found if pair.comparison == c]) for c in comparisons]
     return "\n\n".join(
-        table(c.question, PAIRED, group, [_summary(group), *filter(None, [c.theorem])], unless="question first second note")
+        table(
+            c.question,
+            PAIRED,
+            group,
+            [_summary(group), *filter(None, [c.theorem])],
+            unless="question first second note",
+        )
         for c, group in groups
         if group
     )
@@ -106,52 +112,25 @@ def _summary(group: Sequence[Paired]) -> str:
     ))  # fmt: skip
 
 
-def tally(path: Path) -> str:
-    """How often and by how much one defence is ahead of another, for the questions of the page."""
-    if path.name not in TALLIED:
-        raise ResultsError(f"expected an experiment with tallied questions ({', '.join(TALLIED)}), got {path.name}")
-    groups = [(c, paired([c], trials_in(path))) for c in TALLIED[path.name]]
-    return "\n".join(f"- {c.question}: {_summary([replace(p, adjusted=None) for p in group])}" for c, group in groups)
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How far two defences are apart: in the paper, and here on the same images."""
-
-    trial: FinishedTrial
-    defences: str
-    printed: float
-    measured: Difference
-
-
-GAP: list[Column[Gap]] = [
-    Column("model", WORDS, lambda gap: gap.trial.model, "model"),
-    Column("data", WORDS, lambda gap: gap.trial.data, "data"),
-    Column("patch", WORDS, lambda gap: gap.trial.patch.label, "patch"),
-    Column("defences", WORDS, lambda gap: gap.defences, "difference"),
-    Column("paper", WORDS, lambda gap: f"{gap.printed:+.1f}", "paper"),
-    Column("measured", WORDS, lambda gap: gap.measured, "measured"),
-]
-
-
-def gaps(path: Path) -> list[Gap]:
-    """The first defence that the paper has a figure for, against each of the others."""
+def gaps(path: Path) -> list[tuple[FinishedTrial, float, Difference]]:
+    """By how much CertMask is ahead of PatchCleanser: in the paper, and here on the same images."""
     found = []
     for measured in measured_in(path):
-        trial = measured[0].trial
-        told = [(e.declared.name, e.reported.robust) for e in measured if e.reported and e.reported.robust is not None]
-        for name, robust in told[1:] if not trial.few else ():
-            first, printed = told[0]
-            apart = difference([trial.run], first, name)
-            found.append(Gap(trial, f"{first} − {name}", printed - robust, apart))
+        told = {e.declared.name: e.reported.robust for e in measured if e.reported and e.reported.robust is not None}
+        if len(told) == 2 and not measured[0].trial.few:
+            (first, one), (second, other) = told.items()
+            found.append((measured[0].trial, one - other, difference([measured[0].trial.run], first, second)))
     if not found:
         raise ResultsError(f"expected trials with two figures of the paper beside them in {path}, got none")
     return found
 
 
 def gaps_table(path: Path) -> str:
-    note = "In percentage points, as the paper subtracts them; ± half of the 95 % interval (paired, normal)."
-    return table("The paper's robust accuracy, as we read it, and the same difference here", GAP, gaps(path), [note])
+    rows = (
+        f"{trial.model} | {trial.data} | {trial.patch.label} | {printed:+.1f} | {apart}"
+        for trial, printed, apart in gaps(path)
+    )
+    return lined("model | data | patch | in the paper | here", rows, words=3)
 
 
 def mask_counts(_: Path) -> str:

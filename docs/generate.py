@@ -1,7 +1,7 @@
 """Fills the pages from the results files in the repository: `make docs`; with --check it only says which differ.
 
-In README.md and docs/*.md two things are replaced: what stands between ``<!-- figures: KIND PATH -->`` and ``<!-- end -->``,
-and in a sentence the figure between ``<!--=READING NAME-->`` and ``<!--=-->``.
+In README.md and docs/*.md two things are replaced: what stands between ``<!-- figures: KIND PATH -->`` and
+``<!-- end -->``, and in a sentence the figure between ``<!--=READING NAME-->`` and ``<!--=-->``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from experiment_runs import commands, measured_folders, missing, runs_list, setting
-from experiment_tables import (
-    draw_plots,
-    gaps_table,
-    mask_counts,
-    measured_tables,
-    other_methods,
-    paired_tables,
-    plots,
-    tally,
-)
+from experiment_tables import draw_plots, gaps_table, mask_counts, measured_tables, other_methods, paired_tables, plots
 from readings import READINGS
 from single_runs import attack_tables, cards_table, cutout_table, run_table, twice
 from speed import TABLES, draw_scaling, speed_table
@@ -41,7 +32,6 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "twice": twice,
     "experiment": measured_tables,
     "paired": paired_tables,
-    "tally": tally,
     "gaps": gaps_table,
     "others": other_methods,
     "plots": plots,

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from certmask.experiments.measured import Entry, FinishedTrial
 from experiment_tables import CHANCE, gaps, measured_in
 from speed import speed
 
 from certmask.errors import ResultsError
-from certmask.experiments.measured import Entry, FinishedTrial
 from certmask.results.clusters import Holds, difference, is_certified, is_right, split
 from certmask.results.columns import Figures, figures
 from certmask.results.run import read_run
@@ -59,7 +59,7 @@ def seen(folder: Path, *defences: str, data: str = "") -> list[Seen]:
 
 def number(held: Iterable[bool]) -> str:
     flags = list(held)
-    return f"{sum(flags)} of {len(flags)}"
+    return f"{sum(flags):,} of {len(flags):,}"
 
 
 def span(values: Iterable[float]) -> str:
@@ -89,11 +89,12 @@ def table1(folder: Path) -> dict[str, str]:
     more, fewer = beyond_chance(found, JURIES, CLEANSER, is_certified)
     return {
         "test ahead": number(one.held(SIX) > one.held(CLEANSER) for one in sixes),
-        "distance within": number(abs(gap.printed - gap.measured.points) <= gap.measured.half for gap in gaps(folder)),
+        "distance within": number(abs(printed - apart.points) <= apart.half for _, printed, apart in gaps(folder)),
         "clean below": number(clean < (told.clean or 0) for clean, _, told in paper),
         "robust below": number(robust < (told.robust or 0) for _, robust, told in paper),
         "test falls": number(one.held(SIX) < one.held(ONCE) for one in sixes),
         "clean rises": number(one.right(SIX) > one.right(ONCE) for one in sixes),
+        "detection gain": str(difference([one.trial.run for one in sixes], DETECTION, DETECTION_ONCE)),
         "times": span(one.of(DETECTION).answer_passes / one.of(DETECTION_ONCE).answer_passes for one in sixes),
         "alerts": span(100 * one.of(DETECTION).false_alerts.value for one in imagenet),
         "reports fewer": number(one.held(REPORTS) < one.held(DETECTION) for one in imagenet),
@@ -140,7 +141,8 @@ def front(folder: Path) -> dict[str, str]:
         "photos": str(one.of(CHOSEN).images),
         "chosen": str(one.held(CHOSEN)),
         "chosen passes": f"{one.proved(CHOSEN):,.0f}",
-        "best grid": f"{one.held(best)} ({best.split()[1]}",
+        "best grid": str(one.held(best)),
+        "best grid size": best.split()[1],
         "best grid passes": f"{one.proved(best):,.0f}",
         **{f"{what} times": f"{one.proved(name) / one.proved(CHOSEN):.1f}" for what, name in dearer.items()},
         **{f"{what} more": str(one.held(name) - one.held(CHOSEN)) for what, name in dearer.items()},

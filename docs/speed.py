@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from single_runs import lined
 from matplotlib.figure import Figure
+from single_runs import lined
 
 from certmask.report.drawing import save_figure
 
@@ -28,7 +28,7 @@ TABLES = {
     ),
     "real": (
         "engine | images | passes | seconds | images/s | certified | against (a) | other set than (a)",
-        "{name} {precision} | {images:,} | {passes:,} | {seconds:.1f} | {rate:,.1f} | {certified} | {speedup}× | {differs}",
+        "{name} | {images:,} | {passes:,} | {seconds:.1f} | {rate:,.1f} | {certified} | {speedup}× | {differs}",
     ),
     "rules": (
         "certificates that hold | all probabilities, ms | first classes where they settle it, ms | ratio",
@@ -51,7 +51,7 @@ def _real(content: Record) -> Iterable[Record]:
         backend = f" {run['backend']}" if run.get("backend", "torch") != "torch" else ""
         yield {
             **run,
-            "name": f"{'(a) plain loop' if plain else '(c) certmask'}{backend}",
+            "name": f"{'(a) plain loop' if plain else '(c) certmask'}{backend} {precision}",
             "rate": run["images"] / run["seconds"],
             "speedup": "1" if plain else f"{content['speedup'][precision]:.1f}",
             "differs": "–" if plain else f"{len(content['differs_from_plain_loop'][precision])} images",
@@ -72,16 +72,19 @@ def speed_table(kind: str, path: Path) -> str:
     content = json.loads(path.read_text())
     headings, template = TABLES[kind]
     table = lined(headings, (template.format(**row).replace("%", " %") for row in ROWS[kind](content)))
+    if "device" not in content:
+        return table
     what = f"{content['model']}, {content['masks']} masks, " if kind == "real" else ""
-    versions = content.get("versions")
-    where = f"{what}{content['device']}, torch {versions['torch']}, timm {versions['timm']}\n\n" if versions else ""
-    return where + table
+    versions = content["versions"]
+    return f"{what}{content['device']}, torch {versions['torch']}, timm {versions['timm']}\n\n{table}"
 
 
 def speed(folder: Path) -> dict[str, str]:
     """Figures of performance.md: both runs' ratios of every network, and what deterministic compiling costs."""
     runs = [json.loads((folder / f"models-h200-{run}.json").read_text())["models"] for run in "ab"]
-    ratios = (f"{a['ratio']:.1f} and {b['ratio']:.1f} for {a['all_pairs']['model']}" for a, b in zip(*runs, strict=True))
+    ratios = (
+        f"{a['ratio']:.1f} and {b['ratio']:.1f} for {a['all_pairs']['model']}" for a, b in zip(*runs, strict=True)
+    )
     record = (folder / "compile-options-h200.txt").read_text()
     found = re.findall(r"^(\S+) (deterministic|timed) passes/s (\d+) margin (\S+)$", record, re.MULTILINE)
     rates = {(model, how): f"{int(rate):,}" for model, how, rate, _ in found}
