@@ -15,7 +15,7 @@ from certmask.defences.masked import MaskedDefence, Outcome, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.margin import measured_margin
 from certmask.errors import DataError, ResultsError
-from certmask.results.file import ResultsFile, Row, provenance
+from certmask.results.file import ResultsFile, Row, provenance, read_results
 from certmask.threat import Size
 
 Progress = Callable[[str, int], None]
@@ -48,6 +48,20 @@ def certify_run(
             results.write({**row, "input_sha256": digests[finding.number], "batch": classifier.batch})
             report("images", 1)
         return header, results.rows
+
+
+def recorded(path: Path) -> tuple[Row, list[Row]]:
+    """Header and rows of a run to be continued; both empty where its file has not been begun."""
+    begun = path.is_file() and b"\n" in path.read_bytes()
+    return read_results(path) if begun else ({}, [])
+
+
+def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, header: Row) -> tuple[float, str]:
+    """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
+    if header:
+        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
+        return max(margins, default=0.0), "as in the file"
+    return photo_margin(classifier, covers, dataset), "measured"
 
 
 def photo_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset) -> float:

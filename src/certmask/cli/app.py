@@ -8,7 +8,8 @@ import typer
 
 from certmask.cli.defending import attack, certify, demo, plan, predict
 from certmask.cli.report import report
-from certmask.cli.studying import models, reproduce, train
+from certmask.cli.reproduce import reproduce
+from certmask.cli.studying import models, train
 from certmask.cli.table import table
 
 app = typer.Typer(

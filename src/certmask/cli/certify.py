@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from certmask.certify import certify_run, photo_margin
+from certmask.certify import certify_run, recorded, run_margin
 from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, figures_table, out, progress_bar
-from certmask.covers import Cover
-from certmask.data import Dataset, check_source, load_dataset
+from certmask.data import check_source, load_dataset
 from certmask.errors import DataError
 from certmask.results.columns import figures
-from certmask.results.file import Row, read_results
 from certmask.results.run import read_run
 from certmask.rules import Undefended
 from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
@@ -48,20 +45,6 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     for defence in defences:
         out.print(f"  {defence.name}: {defence.rule.guarantee.sentence}")
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
-
-
-def recorded(path: Path) -> tuple[Row, list[Row]]:
-    """Header and rows of a run to be continued; both empty where its file has not been begun."""
-    begun = path.is_file() and b"\n" in path.read_bytes()
-    return read_results(path) if begun else ({}, [])
-
-
-def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, header: Row) -> tuple[float, str]:
-    """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
-    if header:
-        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
-        return max(margins, default=0.0), "as in the file"
-    return photo_margin(classifier, covers, dataset), "measured"
 
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
