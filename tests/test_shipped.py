@@ -12,12 +12,11 @@ from PIL import Image
 from safetensors.torch import load_file
 from test_cli import certmask
 
-from certmask.cli.certify import class_aliases
 from certmask.data import CIFAR10, load_dataset
 from certmask.errors import ClassifierError, DataError
 from certmask.report import summarize
 from certmask.results.file import read_results
-from certmask.zoo import load_classifier, shipped_models
+from certmask.zoo import class_aliases, load_classifier, shipped_models
 from certmask.zoo.card import read_card
 from certmask.zoo.models import SHIPPED
 

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from certmask.cli.defending import attack, certify, demo, plan, predict
-from certmask.cli.studying import models, report, reproduce, table, train
+from certmask.cli.models import models
+from certmask.cli.studying import report, reproduce, table
+from certmask.cli.train import train
 
 app = typer.Typer(
     add_completion=False,

@@ -1,15 +1,15 @@
 """Models by name or from local files."""
 
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
+from certmask.zoo.classes import class_aliases, imagenet_names, imagenet_synsets
 from certmask.zoo.models import (
     DEFAULT_MODEL,
     framing_of,
-    imagenet_names,
-    imagenet_synsets,
     is_known,
     load_classifier,
     load_model,
     load_with_card,
+    models_at_hand,
     shipped_models,
 )
 
@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "Card",
     "build_model",
+    "class_aliases",
     "framing_of",
     "imagenet_names",
     "imagenet_synsets",
@@ -25,6 +26,7 @@ __all__ = [
     "load_classifier",
     "load_model",
     "load_with_card",
+    "models_at_hand",
     "save_model",
     "shipped_models",
 ]
