@@ -16,7 +16,7 @@ from certmask.results.columns import figures
 from certmask.results.file import Row, read_results
 from certmask.results.run import read_run
 from certmask.rules import Undefended
-from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
+from certmask.zoo import class_aliases, framing_of
 
 
 def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
@@ -62,14 +62,3 @@ def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset
         margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
         return max(margins, default=0.0), "as in the file"
     return photo_margin(classifier, covers, dataset), "measured"
-
-
-def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
-    """Names that folders and label files may use for each class."""
-    synsets, english = imagenet_synsets(), imagenet_names()
-    if classifier.classes == len(english):
-        return list(zip(synsets, classifier.class_names, strict=True))
-    return [
-        (name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name))
-        for name in classifier.class_names
-    ]

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from certmask.classifier import Classifier
-from certmask.cli.certify import class_aliases, recorded, run_margin
+from certmask.cli.certify import recorded, run_margin
 from certmask.cli.choices import Choices
 from certmask.cli.console import out as screen
 from certmask.cli.console import progress_bar
@@ -23,7 +23,7 @@ from certmask.experiments.running import perform
 from certmask.experiments.writing import Written, report, report_counts
 from certmask.report.tables import Cell, Heading, Table, markdown_table
 from certmask.threat import Size
-from certmask.zoo import DEFAULT_MODEL, framing_of
+from certmask.zoo import DEFAULT_MODEL, class_aliases, framing_of
 from certmask.zoo.card import read_card
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm

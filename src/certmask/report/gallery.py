@@ -13,7 +13,7 @@ from certmask.certificate import Guarantee
 from certmask.covers import Cover, cover_from
 from certmask.data import load_dataset
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
-from certmask.data.sources import IMAGENET_CLASSES
+from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ResultsError
 from certmask.report.report import Report
 from certmask.report.thumbnails import Photos, jury, saved_picture, seen_photo, thumbnail, with_frame, with_jury
