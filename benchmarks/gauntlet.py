@@ -14,14 +14,13 @@ from certmask.attacks.budget import Budget
 from certmask.certify import certify_run, photo_margin
 from certmask.cli.attack import Target
 from certmask.cli.attack import run as attack
-from certmask.cli.certify import class_aliases
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.defences.masked import MaskedDefence
 from certmask.results.file import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
-from certmask.zoo import framing_of, load_classifier
+from certmask.zoo import class_aliases, framing_of, load_classifier
 
 PATCH = Patch(32, 32)
 

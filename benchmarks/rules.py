@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from certmask.classifier import device_name
+from certmask.backends.devices import device_name
 from certmask.defences.masked import MaskedDefence
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.trials import built_defence

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from certmask.cli.defending import attack, certify, demo, plan, predict
+from certmask.cli.models import models
 from certmask.cli.report import report
 from certmask.cli.reproduce import reproduce
-from certmask.cli.studying import models, train
 from certmask.cli.table import table
+from certmask.cli.train import train
 
 app = typer.Typer(
     add_completion=False,

@@ -16,9 +16,9 @@ from certmask.attacks.certified_run import CertifiedRun, certified_photos, check
 from certmask.attacks.gauntlet import Gauntlet, is_proved
 from certmask.attacks.replay import replay
 from certmask.attacks.surrogate import Surrogate
+from certmask.backends.devices import device_name
 from certmask.certificate import Guarantee
-from certmask.classifier import Classifier, device_name
-from certmask.cli.certify import class_aliases
+from certmask.classifier import Classifier
 from certmask.cli.choices import pick_device
 from certmask.cli.console import attack_table, err, out
 from certmask.data import Dataset, check_source, load_dataset
@@ -28,7 +28,7 @@ from certmask.errors import AttackError, BrokenCertificateError
 from certmask.results.columns import attack_figures
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import read_run
-from certmask.zoo import framing_of, is_known, load_classifier, load_model
+from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
 AT_ONCE = {"cuda": 32, "cpu": 1}
 """Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from certmask.certify import certify_run, recorded, run_margin
-from certmask.classifier import Classifier
 from certmask.cli.choices import Choices
 from certmask.cli.console import err, figures_table, out, progress_bar
 from certmask.data import check_source, load_dataset
@@ -13,7 +12,7 @@ from certmask.errors import DataError
 from certmask.results.columns import figures
 from certmask.results.run import read_run
 from certmask.rules import Undefended
-from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
+from certmask.zoo import class_aliases, framing_of
 
 
 def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
@@ -45,14 +44,3 @@ def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_b
     for defence in defences:
         out.print(f"  {defence.name}: {defence.rule.guarantee.sentence}")
     out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
-
-
-def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
-    """Names that folders and label files may use for each class."""
-    synsets, english = imagenet_synsets(), imagenet_names()
-    if classifier.classes == len(english):
-        return list(zip(synsets, classifier.class_names, strict=True))
-    return [
-        (name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name))
-        for name in classifier.class_names
-    ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
-from certmask.classifier import Classifier, present_device
+from certmask.backends import default_backend
+from certmask.backends.devices import present_device
+from certmask.classifier import Classifier
 from certmask.cli.sizes import make_cover, make_patch, parse_size
 from certmask.covers import Cover, default_cover
 from certmask.defences.masked import MaskedDefence
@@ -127,15 +126,10 @@ class Choices:
 
 
 def pick_backend(backend: str, device: str) -> str:
-    """``auto`` takes OpenVINO on a CPU where it is installed."""
-    if backend != "auto":
-        return backend
-    return "openvino" if device == "cpu" and find_spec("openvino") else "torch"
+    """``auto`` takes what suits the device best."""
+    return default_backend(device) if backend == "auto" else backend
 
 
 def pick_device(device: str) -> str:
     """``auto`` takes the GPU where there is one."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    present_device(device)
-    return device
+    return str(present_device(device))

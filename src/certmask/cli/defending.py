@@ -27,6 +27,7 @@ from certmask.cli.options import (
     TilingOption,
     WeightsOption,
 )
+from certmask.data.sources import sources_help
 
 
 def plan(
@@ -78,7 +79,7 @@ def predict(
 
 
 def certify(
-    data: Annotated[str, typer.Argument(help="Folder of class folders, tar, CSV, CIFAR-10, demo or demo-cifar10.")],
+    data: Annotated[str, typer.Argument(help=sources_help())],
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,

@@ -78,11 +78,10 @@ def _run(campaign: Campaign, choices: Choices) -> None:
     """Run every model on every data set."""
     from dataclasses import replace
 
-    from certmask.cli.certify import class_aliases
     from certmask.cli.console import out as screen
     from certmask.cli.console import progress_bar
     from certmask.data import check_source, load_dataset
-    from certmask.zoo import framing_of
+    from certmask.zoo import class_aliases, framing_of
 
     for source in campaign.data:
         check_source(source.name)
