@@ -16,7 +16,7 @@ from certmask.cli.attack import Target
 from certmask.cli.attack import run as attack
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.results.file import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch

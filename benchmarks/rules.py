@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from certmask.backends.devices import device_name
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.trials import built_defence
 from certmask.geometry import IntArray

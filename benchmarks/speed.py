@@ -26,7 +26,7 @@ from certmask.backends.devices import device_name
 from certmask.classifier import Classifier, float32_mode
 from certmask.covers import Cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.engine.margin import measured_margin
 from certmask.results.file import provenance

@@ -29,7 +29,7 @@ from certmask.certificate import Decision
 from certmask.cli.demo import PATCH, demo_defences
 from certmask.covers import Cover
 from certmask.data import pixel_digest, read_photo, to_tensor
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.report.drawing import COLOURS, paint_votes, save_figure

@@ -33,7 +33,7 @@ from certmask.attacks.views import masked_views
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier, weights_digest
 from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
 from certmask.rules import RULES, JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule

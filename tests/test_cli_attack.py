@@ -15,7 +15,7 @@ from test_cli import Done, certmask
 
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.data import load_dataset, pixel_digest
-from certmask.defences.masked import MaskedDefence, defence_from
+from certmask.defences import MaskedDefence, defence_from
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
 from certmask.report.tables import brief_table, markdown_grid

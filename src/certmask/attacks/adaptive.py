@@ -13,7 +13,7 @@ from certmask.attacks.juries import Juries
 from certmask.attacks.patch_attack import PatchAttack
 from certmask.attacks.surrogate import Surrogate
 from certmask.attacks.views import Views, bare_views, masked_views
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from certmask.attacks.pasting import checked_corners, cut, eight_bits, paste
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier, checked_images
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
 from certmask.threat import Patch, Size

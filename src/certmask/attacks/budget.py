@@ -14,7 +14,7 @@ from certmask.attacks.goals import Goal, goals_against
 from certmask.attacks.juries import Juries
 from certmask.attacks.locations import PLACES, SEARCHED, pick_corner
 from certmask.data.dataset import evenly_spaced
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 

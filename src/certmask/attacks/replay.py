@@ -13,7 +13,7 @@ from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.pictures import read_picture
 from certmask.certificate import Decision
 from certmask.data import pixel_digest
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import picture_folder, read_results

@@ -22,7 +22,7 @@ from certmask.classifier import Classifier
 from certmask.cli.choices import pick_device
 from certmask.cli.console import attack_table, err, out
 from certmask.data import Dataset, check_source, load_dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError
 from certmask.results.columns import attack_figures

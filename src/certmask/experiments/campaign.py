@@ -12,6 +12,7 @@ import torch
 from certmask.certify import Progress, recorded, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset
+from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, built_cover, check_patches, slug, trials
@@ -112,8 +113,8 @@ class Campaign:
         path = trial.path(self.folder)
         if known is not None and (given or not path.exists()):
             return known
-        cover = built_cover(trial.declared[0], trial.patch, trial.image)
-        margin, origin = run_margin(classifier, [cover], dataset, recorded(path)[0])
+        engine = Engine(classifier, [built_cover(trial.declared[0], trial.patch, trial.image)])
+        margin, origin = run_margin(engine, dataset, recorded(path)[0])
         say(f"margin {margin:.3g} ({origin})")
         return margin
 

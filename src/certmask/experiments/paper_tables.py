@@ -46,7 +46,7 @@ def published(name: str, tiling: str, mask: int, fold: Size, paper: str = "") ->
 
 
 def jury_detection(name: str, tiling: str, mask: int, fold: Size) -> DeclaredDefence:
-    return DeclaredDefence(name, "jury detection", "jury detection", tiling, fold, mask)
+    return DeclaredDefence(name, "jury detection", "jury-detection", tiling, fold, mask)
 
 
 def unanimity_and_juries(settings: Mapping[str, tuple[int, Size]]) -> tuple[DeclaredDefence, ...]:
@@ -60,10 +60,8 @@ def unanimity_and_juries(settings: Mapping[str, tuple[int, Size]]) -> tuple[Decl
 def patchcleanser(per_axis: int, challenger: bool = False, paper: str = "") -> DeclaredDefence:
     """PatchCleanser's own grid."""
     name = f"PatchCleanser{' challenger' if challenger else ''} {per_axis}×{per_axis}"
-    return DeclaredDefence(
-        name, "PatchCleanser", "patchcleanser", "patchcleanser", per_axis=per_axis, paper=paper,
-        parameters={"challenger": challenger},
-    )  # fmt: skip
+    rule = "patchcleanser-challenger" if challenger else "patchcleanser"
+    return DeclaredDefence(name, "PatchCleanser", rule, "patchcleanser", per_axis=per_axis, paper=paper)
 
 
 def jury_recovery(
@@ -71,7 +69,7 @@ def jury_recovery(
     aggregate: str = "mean probability", series: str = "jury recovery",
 ) -> DeclaredDefence:  # fmt: skip
     parameters = {"pairs": pairs, "aggregate": aggregate}
-    return DeclaredDefence(name, series, "jury recovery", "spread", fold, mask, per_axis, parameters=parameters)
+    return DeclaredDefence(name, series, "jury-recovery", "spread", fold, mask, per_axis, parameters=parameters)
 
 
 JURIES = jury_recovery("jury recovery k=4, aligned", (2, 2), "aligned", per_axis=4)
@@ -128,7 +126,7 @@ def defences_1(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         undefended(),
         published("published k=6", "offset", mask, PAPER_FOLD, paper="CM"),
         jury_detection("jury detection k=6", "offset", mask, PAPER_FOLD),
-        DeclaredDefence("Minority Reports k=6", "Minority Reports", "minority reports", "offset", PAPER_FOLD, mask),
+        DeclaredDefence("Minority Reports k=6", "Minority Reports", "minority-reports", "offset", PAPER_FOLD, mask),
         published("published, exact minimum k=1", "minimal", mask, (1, 1)),
         jury_detection("jury detection, exact minimum k=1", "minimal", mask, (1, 1)),
         patchcleanser(6, paper="PC"),

@@ -11,7 +11,8 @@ from certmask.certify import certify_run, photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
 from certmask.results.columns import Figures, figures
 from certmask.results.run import read_run
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
@@ -36,11 +37,12 @@ def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: P
     The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
     """
     cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
-    margin = photo_margin(classifier, [cover], dataset)
+    engine = Engine(classifier, [cover])
+    margin = photo_margin(engine, dataset)
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)
-    certify_run(classifier, dataset, defences, path)
+    certify_run(engine, dataset, defences, path)
     found = {line.defence: line for line in figures(read_run(path))}
     return {
         "images": found[CLEAN].images,
