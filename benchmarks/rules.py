@@ -22,6 +22,7 @@ import torch
 from certmask.backends.devices import device_name
 from certmask.defences import MaskedDefence
 from certmask.experiments import EXPERIMENTS
+from certmask.experiments.trials import built_defence
 from certmask.geometry import IntArray
 from certmask.results.file import provenance
 from certmask.rules.aggregates import MeanProbability
@@ -82,8 +83,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     table1 = EXPERIMENTS["table1"]
-    (threat,) = (t for t in table1.threats_on("imagenet") if t.side == 32)
-    defences = [case.defence(threat, IMAGE) for case in table1.cases(threat)]
+    (labelled,) = (p for p in table1.patches_on("imagenet") if p.side == 32)
+    defences = [built_defence(declared, labelled, IMAGE) for declared in table1.defences(labelled)]
     seconds_per_image(defences, 1, FAVOURS[-1])
     rows = []
     for favour, pictures in product(FAVOURS, COHORTS):

@@ -284,7 +284,7 @@ def test_a_photo_that_was_exchanged_is_noticed(class_folders: Path, tmp_path: Pa
 def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
     header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
     said = json.loads(header)
-    del said["defences"]["jury recovery k=4"]["cover"][key]
+    del said["schemes"]["jury recovery k=4"]["cover"][key]
     (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
     wanted = f"expected '{key}' in the cover of 'jury recovery k=4'"
     assert wanted in certmask("table", tmp_path / "run.jsonl", code=1).stderr

@@ -22,7 +22,7 @@ from certmask.report.plots import (
 )
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
 from certmask.report.tables import Table, full_table, html_table
-from certmask.report.words import LIMITS, attacked, setting
+from certmask.report.words import LIMITS, setting
 from certmask.results.columns import COLUMNS, Figures
 from certmask.results.run import Run
 
@@ -83,13 +83,13 @@ def _head(title: str) -> Markup:
 def _opening(report: Report) -> list[Markup]:
     """The worst news if there is any, then the summary in words."""
     parts = [tag("p", line, class_="broken") for line in report.broken]
-    several = len(report.chapters) + len(report.assaults) > 1
+    several = len(report.chapters) + len(report.attacks) > 1
     for chapter in report.chapters:
         name = tag("b", f"{chapter.run.name}. ") if several else Markup("")
         parts.append(tag("p", name, setting(chapter.run, chapter.lines), class_="lede"))
         parts.append(tag("ul", *(tag("li", sentence) for sentence in chapter.sentences)))
-    for assault in report.assaults:
-        words = joined(tag("b", f"{assault.run.name}, attacks. "), " ".join(attacked(assault.lines)))
+    for attack in report.attacks:
+        words = joined(tag("b", f"{attack.run.name}, attacks. "), " ".join(attack.sentences))
         parts.append(tag("p", words, class_="lede"))
     return [*parts, tag("p", LIMITS, class_="note")]
 
@@ -97,8 +97,8 @@ def _opening(report: Report) -> list[Markup]:
 def sections(report: Report, album: Album) -> list[Section]:
     """All sections that have something to say, in order."""
     attacks = [
-        Section(f"Attacks: {a.run.name}", [tag("p", " ".join(attacked(a.lines))), html_table(a.table)])
-        for a in report.assaults
+        Section(f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)])
+        for a in report.attacks
     ]
     terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
     found = [
@@ -107,12 +107,12 @@ def sections(report: Report, album: Album) -> list[Section]:
         *attacks,
         *(Section(title, _boxes(cards)) for title, cards in exhibitions(report, album)),
         Section("What the words mean", [tag("dl", *terms, class_="terms")]),
-        Section("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.assaults))]),
+        Section("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
     ]
     return [section for section in found if section.parts]
 
 
-def _chapter(chapter: Chapter) -> Section:
+def _chapter(chapter: Chapter[Figures]) -> Section:
     """Table, cautions and plots of one run."""
     parts = [html_table(chapter.table), *(tag("p", line, class_="caution") for line in chapter.cautions)]
     for svg, caption in ((share_bars(chapter.lines), BARS), (dissent_plot(chapter.run, chapter.lines), DISSENT)):

@@ -10,7 +10,7 @@ from torch import Tensor
 from certmask.training.recipe import Recipe
 
 
-def cut(images: Tensor, top: Tensor, left: Tensor, side: int, fill: Tensor) -> Tensor:
+def blank_square(images: Tensor, top: Tensor, left: Tensor, side: int, fill: Tensor) -> Tensor:
     """Blank one square of ``side`` pixels per image at ``top, left [n]``; it may hang over the border."""
     height, width = images.shape[2:]
     y = torch.arange(height, device=images.device)[None, :, None]
@@ -26,7 +26,7 @@ def random_cutout(images: Tensor, recipe: Recipe, fill: Tensor, chance: torch.Ge
     side = max(1, round(recipe.square_share * min(height, width)))
     for _ in range(recipe.squares):
         y, x = torch.rand(2, len(images), generator=chance).to(images.device)
-        images = cut(images, (y * height).long() - side // 2, (x * width).long() - side // 2, side, fill)
+        images = blank_square(images, (y * height).long() - side // 2, (x * width).long() - side // 2, side, fill)
     return images
 
 
@@ -47,7 +47,7 @@ def greedy_cutout(
     places = torch.cartesian_prod(tops, lefts).to(images.device)
     for _ in range(recipe.squares):
         top, left = places.repeat_interleave(len(images), dim=0).unbind(1)
-        tried = losses(cut(images.repeat(len(places), 1, 1, 1), top, left, side, fill))
+        tried = losses(blank_square(images.repeat(len(places), 1, 1, 1), top, left, side, fill))
         worst = places[tried.view(len(places), len(images)).argmax(dim=0)]
-        images = cut(images, worst[:, 0], worst[:, 1], side, fill)
+        images = blank_square(images, worst[:, 0], worst[:, 1], side, fill)
     return images

@@ -2,6 +2,7 @@
 
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
+from certmask.zoo.classes import class_aliases
 from certmask.zoo.models import (
     DEFAULT_MODEL,
     class_aliases,
@@ -10,6 +11,7 @@ from certmask.zoo.models import (
     load_classifier,
     load_model,
     load_with_card,
+    models_at_hand,
     shipped_models,
 )
 
@@ -26,6 +28,7 @@ __all__ = [
     "load_classifier",
     "load_model",
     "load_with_card",
+    "models_at_hand",
     "save_model",
     "shipped_models",
 ]

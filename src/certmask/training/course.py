@@ -1,47 +1,28 @@
-"""A training run: epochs, then the figures, then the checkpoint with its card."""
+"""A course: lessons, then the exam, then the checkpoint with its card."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from torch import nn
 
 from certmask.classifier import Classifier
-from certmask.data import Dataset
 from certmask.report.drawing import draw_curves
-from certmask.threat import Patch
-from certmask.training.figures import certified_figures
-from certmask.training.photos import Photos
+from certmask.training.exam import Exam, card_metrics
+from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
 from certmask.training.trainer import Trainer
 from certmask.zoo import Card, save_model
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """Labelled photos as a data set (where they come from) and as tensors (how they are read)."""
-
-    dataset: Dataset
-    photos: Photos
-
-
-@dataclass(frozen=True)
-class Exam:
-    """What is measured at the end: a patch, on so many held-out photos, in one precision."""
-
-    patch: Patch
-    images: int = 500
-    precision: str = "auto"
-
-
-def train_run(
+def train_and_examine(
     model: nn.Module,
     card: Card,
     recipe: Recipe,
-    lessons: Lesson,
-    held_out: Lesson,
+    lessons: Lessons,
+    held_out: Lessons,
     exam: Exam,
     folder: Path,
     *,
@@ -57,13 +38,13 @@ def train_run(
     card = replace(card, crop=lessons.dataset.framing.crop)
     about = {**card.data, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
     origin = {"architecture": card.architecture, "classes": card.classes, "size": card.size, **about}
-    trainer = Trainer(model, lessons.photos, recipe, folder, mean=card.mean, std=card.std, device=device,
+    trainer = Trainer(model, lessons, recipe, folder, mean=card.mean, std=card.std, device=device,
                       compiled=compiled, origin=origin)  # fmt: skip
-    history = trainer.run(held_out.photos, progress)
+    history = trainer.train(held_out, progress)
     model = model.cpu().half().float() if half else model.cpu()
     classifier = Classifier(model, card.size, mean=card.mean, std=card.std, class_names=card.classes, device=device,
                             precision=exam.precision, compiled=compiled or None, name=card.architecture)  # fmt: skip
-    metrics = certified_figures(classifier, held_out.dataset.spread(exam.images), exam.patch, folder / "figures.jsonl")
+    metrics = card_metrics(classifier, held_out.dataset.spread(exam.images), exam.patch, folder / "figures.jsonl")
     metrics["validation_accuracy"] = history[-1]["validation_accuracy"]
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
     draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")

@@ -1,7 +1,8 @@
-"""What a trained model certifies: one mask and two masks, on held-out photos, as a results file and in short."""
+"""The exam: what a trained model certifies with one mask and with two, on held-out photos."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ PER_AXIS = 6
 CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
 
 
-def certified_figures(classifier: Classifier, dataset: Dataset, patch: Patch, path: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Exam:
+    """A patch, on so many held-out photos, in one precision."""
+
+    patch: Patch
+    images: int = 500
+    precision: str = "auto"
+
+
+def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: Path) -> dict[str, Any]:
     """Clean, one-mask (detection) and two-mask (recovery) certified accuracy with PatchCleanser's 6×6 masks.
 
     The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.

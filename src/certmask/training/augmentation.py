@@ -1,4 +1,4 @@
-"""Random crops and shifts of a training batch, on its device."""
+"""Augmentation: random windows and shifts of a training batch, on its device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-def random_crop(images: Tensor, smallest: float, chance: torch.Generator) -> Tensor:
+def random_window(images: Tensor, smallest: float, chance: torch.Generator) -> Tensor:
     """One square of ``smallest`` to 1 times the side per image, anywhere inside it, stretched to the full size."""
     side, right, down = torch.rand(3, len(images), generator=chance)
     side = smallest + (1 - smallest) * side
