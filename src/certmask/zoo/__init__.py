@@ -5,7 +5,6 @@ from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
 from certmask.zoo.classes import class_aliases
 from certmask.zoo.models import (
     DEFAULT_MODEL,
-    class_aliases,
     framing_of,
     is_known,
     load_classifier,
