@@ -23,7 +23,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from torch import Tensor
 
-from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, breaks, defence_judge
+from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
 from certmask.cli.demo import PATCH, demo_defences
@@ -97,7 +97,7 @@ def _judged(
             "clean_answer": names[then.label],
             "answer": names[now.label],
             "alert": now.alert,
-            "broken": breaks(defence.rule.guarantee, Decision(now.label, now.alert), label),
+            "broken": defence.rule.guarantee.broken_by(Decision(now.label, now.alert), label),
             **(_masks(engine, defence.cover, picture, corner) if then.certified else {}),
         }
     return judged

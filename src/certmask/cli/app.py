@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from certmask.cli.defending import attack, certify, demo, plan, predict
+from certmask.cli.attack import attack
+from certmask.cli.defending import certify, demo, plan, predict
 from certmask.cli.models import models
 from certmask.cli.report import report
 from certmask.cli.studying import reproduce

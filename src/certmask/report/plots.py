@@ -195,7 +195,7 @@ def frontier(prices: Sequence[float], shares: Sequence[float]) -> list[int]:
 
 def dissent_plot(run: Run, lines: Sequence[Figures]) -> bytes | None:
     """How many masks disagreed with the answer, for images with and without proof; a panel per proof with masks."""
-    shown = [line for line in lines if line.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION) and line.masks]
+    shown = [line for line in lines if line.guarantee.proved and line.masks]
     if not shown:
         return None
     columns = min(3, len(shown))
