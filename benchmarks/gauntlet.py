@@ -16,7 +16,7 @@ from certmask.attacks.target import Target
 from certmask.certify import certify_run, photo_margin
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.report.tables import brief_table, markdown_grid
 from certmask.results.columns import ATTACK_COLUMNS, attack_figures
 from certmask.results.file import read_results

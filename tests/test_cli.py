@@ -16,7 +16,9 @@ import pytest
 from commands import PROGRAM, certmask, outcomes
 from PIL import Image
 
-from certmask.cli.sizes import make_cover
+from certmask.cli.sizes import optional_size
+from certmask.covers.default import suited_cover
+from certmask.rules.registry import listed
 from certmask.threat import Patch, Size
 
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
@@ -65,7 +67,8 @@ def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
 def test_what_the_options_leave_open_suits_the_rule(
     rule: str, mask: str | None, tiling: str, fold: str | None, expected: tuple[Size, Size]
 ) -> None:
-    cover = make_cover((224, 224), Patch(32, 32), mask, tiling, fold, rule)
+    asked = tiling, optional_size(mask, "mask"), optional_size(fold, "fold")
+    cover = suited_cover((224, 224), Patch(32, 32), *asked, many=listed(rule).many)
     assert (cover.mask, cover.fold) == expected
 
 

@@ -19,7 +19,7 @@ from certmask.attacks.gauntlet import strength
 from certmask.attacks.target import Target
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.data import load_dataset, pixel_digest
-from certmask.defences.masked import MaskedDefence, defence_from
+from certmask.defences import MaskedDefence, defence_from
 from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.geometry import Mask
 from certmask.report.tables import brief_table, markdown_grid

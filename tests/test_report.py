@@ -35,7 +35,7 @@ from certmask.attacks.pictures import save_picture
 from certmask.certificate import Guarantee
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset, pixel_digest, to_tensor
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
 from certmask.report.gallery import FATES, fate, picked
 from certmask.report.page import price_caption

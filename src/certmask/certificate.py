@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from certmask.threat import Size, threat_from
+
 
 class Guarantee(Enum):
     """What a rule promises about a certified image; detection and recovery are never added up."""
@@ -55,21 +57,22 @@ class Certificate:
     """Whether a guarantee holds for one image, with the threat model and everything the proof rests on.
 
     ``function`` describes the classifier (weights, precision, preprocessing, batch shape) and the fill colour;
-    it is None where votes came from elsewhere.
+    it is None where votes came from elsewhere. ``cover`` is None for a defence without masks.
     """
 
     holds: bool
     guarantee: Guarantee
     label: int
+    threat: dict[str, Any]
+    image: Size
     rule: dict[str, Any]
-    cover: dict[str, Any]
+    cover: dict[str, Any] | None = None
     function: dict[str, Any] | None = None
 
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        height, width = self.cover["patch"]
-        threat = f"any {height}×{width} patch on a {self.cover['image'][0]}×{self.cover['image'][1]} input"
+        threat = threat_from(self.threat).on(self.image)
         if not self.holds:
             return f"not certified against {threat}"
         if self.guarantee is Guarantee.PUBLISHED:

@@ -14,7 +14,7 @@ from torch import Tensor
 from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste
 from certmask.certificate import Decision
 from certmask.classifier import Classifier, checked_images
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
 from certmask.threat import Patch, Size

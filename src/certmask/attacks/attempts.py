@@ -12,7 +12,7 @@ import numpy as np
 from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, Juries, goals_against
 from certmask.data.dataset import evenly_spaced
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Run

@@ -12,7 +12,7 @@ from certmask.backends.devices import device_name
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, pixel_digest
-from certmask.defences.masked import MaskedDefence, defence_from
+from certmask.defences import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import Row

@@ -19,7 +19,7 @@ from certmask.attacks.patch_attack import AdaptiveAttack
 from certmask.attacks.pictures import save_picture
 from certmask.certificate import Decision, Guarantee
 from certmask.data import pixel_digest
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance

@@ -14,7 +14,7 @@ from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, Prey, Surrogate, attempt_losses, descend
 from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Views, bare_views, goals_against, masked_views
 from certmask.attacks.pictures import paste
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
 from certmask.threat import Patch
 

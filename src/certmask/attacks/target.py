@@ -19,7 +19,7 @@ from certmask.attacks.pictures import read_picture
 from certmask.certificate import Decision
 from certmask.classifier import Classifier
 from certmask.data import check_source, load_dataset, pixel_digest
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
 from certmask.results.file import Row, picture_folder

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from certmask.cli.attack import attack
-from certmask.cli.defending import certify, demo, plan, predict
+from certmask.cli.certify import certify
+from certmask.cli.demo import demo
 from certmask.cli.models import models
+from certmask.cli.plan import plan
+from certmask.cli.predict import predict
 from certmask.cli.report import report
-from certmask.cli.studying import reproduce
+from certmask.cli.reproduce import reproduce
 from certmask.cli.table import table
 from certmask.cli.train import train
 
