@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -42,7 +43,7 @@ STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "text.parse_math": False,
 }
-WIDTH = 10.4
+WIDTH, SVG_DPI = 10.4, 72
 SHARE_END = 113
 """Axes of shares go on beyond 100 % by the width of a printed figure."""
 
@@ -72,8 +73,7 @@ def share_figure(groups: Mapping[Guarantee, Sequence[Figures]]) -> Figure:
 
 def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
     """Bars of one guarantee; with detection, the false alerts below each bar."""
-    places, names = [], []
-    place = count()
+    places, place = [], count()
     for line in group:
         shares = [(line.certified, COLOUR[kind], TITLE[kind], "//" if kind is Guarantee.PUBLISHED else "")]
         if kind is Guarantee.DETECTION:
@@ -86,7 +86,7 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
         mark: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5.5, "zorder": 4, "clip_on": False}
         axes.plot([100 * line.clean.value], [rows[0]], "D", label=clean, **mark)
         places.append(sum(rows) / len(rows))
-        names.append(plot_text(line.defence, 26))
+    names = [plot_text(line.defence, 26) for line in group]
     axes.set(yticks=places, yticklabels=names, xlim=(0, SHARE_END), ylim=(next(place) - 0.4, -0.6), title=TITLE[kind])
     axes.set_xticks(range(0, 101, 20))
     axes.spines.bottom.set_bounds(0, 100)
@@ -100,10 +100,9 @@ def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hat
     """A bar with its whisker and its figure, which makes way for a mark that stands ``beside`` it."""
     if share is None:
         return
-    value, (low, high) = 100 * share.value, (100 * edge for edge in share.interval)
-    axes.barh(
-        row, value, height=0.72, color=colour, alpha=0.85, hatch=hatch, edgecolor="white", linewidth=0, label=label
-    )
+    low, high = (100 * edge for edge in share.interval)
+    look: dict[str, Any] = {"color": colour, "alpha": 0.85, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+    axes.barh(row, 100 * share.value, height=0.72, label=label, **look)
     axes.plot([low, high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
     end = beside + 1 if high - 1 < beside < high + 11 else high
     axes.annotate(share.percent, (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
@@ -135,9 +134,8 @@ def _price_panel(
     axes.step([passes[n] for n in front], [shares[n] for n in front], where="post", color="0.6", lw=1, ls="--")
     for number, (line, ring) in enumerate(zip(lines, rings(passes, shares), strict=True)):
         low, high = line.certified.interval if line.certified else (0.0, 0.0)
-        colour = PALETTE[number % len(PALETTE)]
+        colour, x, y = PALETTE[number % len(PALETTE)], passes[number], shares[number]
         marker = MARKERS[number // len(PALETTE) % len(MARKERS)] if len(lines) > len(MARKERS) else MARKERS[number]
-        x, y = passes[number], shares[number]
         axes.plot([x, x], [100 * low, 100 * high], color=colour, lw=1.2, alpha=0.55, zorder=2)
         look: dict[str, Any] = {"mfc": "none", "mew": 1.6} if ring else {"mec": "white"}
         axes.plot([x], [y], marker, color=colour, ms=MARK + 6 * ring, zorder=3, **look)
@@ -195,7 +193,7 @@ def frontier(prices: Sequence[float], shares: Sequence[float]) -> list[int]:
 
 def dissent_plot(run: Run, lines: Sequence[Figures]) -> bytes | None:
     """How many masks disagreed with the answer, for images with and without proof; a panel per proof with masks."""
-    shown = [line for line in lines if line.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION) and line.masks]
+    shown = [line for line in lines if line.guarantee.proved and line.masks]
     if not shown:
         return None
     columns = min(3, len(shown))
@@ -203,11 +201,10 @@ def dissent_plot(run: Run, lines: Sequence[Figures]) -> bytes | None:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 2.3 * rows + 0.5), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False)
-        for number, axes in enumerate(panels.flat):
-            if number < len(shown):
-                _dissent_panel(axes, run, shown[number])
-            else:
-                axes.set_axis_off()
+        for axes, line in zip(panels.flat, shown, strict=False):
+            _dissent_panel(axes, run, line)
+        for axes in panels.flat[len(shown) :]:
+            axes.set_axis_off()
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
         return _svg(figure)
@@ -240,6 +237,14 @@ def plot_text(name: str, width: int = 90) -> str:
 
 
 def _svg(figure: Figure) -> bytes:
+    """The layout's solver is off by a last bit now and then, which names of clip paths would show: it is rounded."""
+    FigureCanvasSVG(figure)
+    figure.set_dpi(SVG_DPI)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = (round(edge, 9) for edge in axes.get_position().bounds)
+        axes.set_position((left, bottom, width, height))
     out = io.BytesIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()
