@@ -24,7 +24,7 @@ from certmask.training.recipe import Recipe
 from certmask.training.trainer import Trainer
 from certmask.zoo import Card, save_model
 
-PER_AXIS = 6
+MASKS_PER_AXIS = 6
 CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
 
 
@@ -76,7 +76,7 @@ def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: P
 
     The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
     """
-    cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
+    cover = patchcleanser_cover(classifier.size, patch, MASKS_PER_AXIS)
     margin = photo_margin(classifier, [cover], dataset)
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
