@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cli import certmask
+from commands import certmask
 
 from certmask import Patch, default_cover
 from certmask.errors import CertmaskError
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.experiment import family
-from certmask.report.paired import holm, mcnemar
+from certmask.results.statistics import holm, mcnemar
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "reproduce"

@@ -34,7 +34,7 @@ def models(
 
 
 def _print(name: str, card: Card) -> None:
-    from certmask.cli.console import percent
+    from certmask.results.kinds import percent
 
     mean, std = (" ".join(f"{value:.3g}" for value in values) for values in (card.mean, card.std))
     typer.echo(f"{name}\n  {len(card.classes)} classes, input {card.size[0]}×{card.size[1]}, mean {mean}, std {std}")

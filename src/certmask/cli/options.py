@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from certmask.backends import PRECISIONS, backends_help
+from certmask.rules.registry import REGISTER
 
 ImageOption = Annotated[
     str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
@@ -40,8 +41,7 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help="jury-recovery, jury-detection, patchcleanser[-challenger], minority-reports, published, undefended; "
-        "repeatable; default: undefended and jury-recovery.",
+        help=f"{', '.join(row.option for row in REGISTER)}; repeatable; default: undefended and jury-recovery.",
     ),
 ]
 PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]

@@ -90,7 +90,8 @@ def train(
 
 
 def _print_epoch(entry: dict[str, float], recipe: Recipe) -> None:
-    from certmask.cli.console import out, percent
+    from certmask.cli.console import out
+    from certmask.results.kinds import percent
 
     out.print(
         f"epoch {entry['epoch']:.0f}/{recipe.epochs}: loss {entry['loss']:.4f}, "
@@ -99,7 +100,8 @@ def _print_epoch(entry: dict[str, float], recipe: Recipe) -> None:
 
 
 def _print_figures(card: Card, folder: Path) -> None:
-    from certmask.cli.console import out, percent
+    from certmask.cli.console import out
+    from certmask.results.kinds import percent
 
     metrics = card.metrics
     out.print(

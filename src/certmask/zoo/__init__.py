@@ -1,7 +1,8 @@
 """Models by name or from local files."""
 
+from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
-from certmask.zoo.classes import class_aliases, imagenet_names, imagenet_synsets
+from certmask.zoo.classes import class_aliases
 from certmask.zoo.models import (
     DEFAULT_MODEL,
     framing_of,

@@ -1,31 +1,11 @@
-"""What classes are called: ImageNet's in English and by WordNet id, and what folders may call a model's."""
+"""What a model's classes are called, and what folders may call them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
 
 from certmask.classifier import Classifier
-from certmask.data.labels import IMAGENET_CLASSES
-from certmask.zoo.timm_import import import_timm
-
-
-def imagenet_names() -> list[str]:
-    """English names of the 1,000 ImageNet classes, in order."""
-    info = _imagenet_info()
-    return [info.index_to_description(c).split(",")[0] for c in range(IMAGENET_CLASSES)]
-
-
-def imagenet_synsets() -> list[str]:
-    """WordNet ids (n01440764 …) of the 1,000 ImageNet classes, in order."""
-    info = _imagenet_info()
-    return [info.index_to_label_name(c) for c in range(IMAGENET_CLASSES)]
-
-
-def _imagenet_info() -> Any:
-    import_timm()
-    return import_module("timm.data").ImageNetInfo()
+from certmask.data.imagenet import imagenet_names, imagenet_synsets
 
 
 def readable_names(classes: Sequence[str]) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.data import Framing
+from certmask.data.imagenet import imagenet_names
 from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ClassifierError
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, checkpoints_below, given_checkpoints, load_weights, read_state_dict
-from certmask.zoo.classes import imagenet_names, readable_names
+from certmask.zoo.classes import readable_names
 from certmask.zoo.timm_import import import_timm
 
 DEFAULT_MODEL = "efficientnet-lite0"
