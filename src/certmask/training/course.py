@@ -26,7 +26,7 @@ from certmask.training.recipe import Recipe
 from certmask.training.trainer import Trainer
 from certmask.zoo import Card, save_model
 
-PER_AXIS = 6
+MASKS_PER_AXIS = 6
 CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
 
 
@@ -78,7 +78,7 @@ def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: P
 
     The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
     """
-    cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
+    cover = patchcleanser_cover(classifier.size, patch, MASKS_PER_AXIS)
     engine = Engine(classifier, [cover])
     margin = photo_margin(engine, dataset)
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}

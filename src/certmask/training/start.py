@@ -35,7 +35,7 @@ def starting_point(
     torch.manual_seed(seed)
     checkpoint = checkpoint_path(name)
     if checkpoint is None:
-        return _from_timm(name, classes, size, weights, pretrained)
+        return _from_architecture(name, classes, size, weights, pretrained)
     if weights is not None or pretrained:
         raise CertmaskError(f"expected no further weights for {name}, which brings its own, got some")
     return _from_checkpoint(checkpoint, classes, size)
@@ -52,7 +52,7 @@ def _from_checkpoint(checkpoint: Path, classes: Sequence[str], size: Size | None
     return model, replace(card, data={"start": f"{card.architecture} with a card, sha256 {card.sha256[:16]}"})
 
 
-def _from_timm(
+def _from_architecture(
     name: str, classes: Sequence[str], size: Size | None, weights: Path | None, pretrained: bool
 ) -> tuple[nn.Module, Card]:
     """An architecture that timm knows, with the preprocessing that timm has for it."""
