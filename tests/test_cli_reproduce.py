@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+from commands import Done, certmask, outcomes
 from PIL import Image
-from test_cli import Done, certmask, outcomes
 
 from certmask.experiments import EXPERIMENTS
 from certmask.zoo import Card, build_model, save_model

@@ -14,7 +14,7 @@ from looking import outputs_under, singles_of
 from PIL import Image
 from torch import Tensor, nn
 
-from certmask.attacks.certified_run import CertifiedRun, certified_photos
+from certmask.attacks.certified_run import certified_photos
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.covers import Cover, minimal_cover, offset_cover, patchcleanser_cover, spread_cover
@@ -22,6 +22,7 @@ from certmask.data import Dataset, Framing, Sample, pixel_digest
 from certmask.engine import Engine
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import IntArray
+from certmask.results.run import Run
 from certmask.rules import RULES, JuryRecovery, PatchCleanser, Rule
 from certmask.threat import Patch, Size
 from certmask.votes import Votes
@@ -141,7 +142,7 @@ def test_only_the_certified_pixels_are_attacked() -> None:
     photo = Image.new("RGB", (8, 8), (10, 20, 30))
     dataset = Dataset("data", (Sample("a.png", 3, lambda: photo),), framing=Framing(1.0))
     row = {"image": "a.png", "label": 3, "input_sha256": pixel_digest(dataset.tensor(0, (8, 8)))}
-    run = CertifiedRun(Path("run.jsonl"), {}, {"crop": 1.0}, (row,), (), "")
+    run = Run("run", Path("run.jsonl"), "", {"data": {"crop": 1.0}}, (row,))
     assert list(certified_photos(run, dataset, {"a.png"}, (8, 8))) == ["a.png"]
     photo.putpixel((3, 4), (10, 20, 31))
     with pytest.raises(ResultsError, match=r"got one with other pixels"):

@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import numpy as np
 import pytest
+from commands import Done, certmask
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
@@ -29,7 +30,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from PIL import Image
 from scipy.stats import binomtest
-from test_cli import Done, certmask
 
 from certmask.attacks.pictures import save_picture
 from certmask.certificate import Guarantee

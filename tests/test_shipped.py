@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import certmask
 from PIL import Image
 from safetensors.torch import load_file
-from test_cli import certmask
 
 from certmask.certificate import Guarantee
 from certmask.data import CIFAR10, load_dataset

@@ -8,7 +8,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -16,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import PROGRAM, certmask
 from PIL import Image
-from test_cli import certmask
 
 from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError, ClassifierError, DataError
@@ -91,7 +90,7 @@ def test_cutout_raises_what_can_be_certified(discs: Path, tmp_path: Path) -> Non
 
 def test_killed_and_resumed_it_ends_with_the_same_weights(discs: Path, tmp_path: Path) -> None:
     certmask(*command(discs, tmp_path / "whole"))
-    program = [sys.executable, "-c", "from certmask.cli import main; main()", *command(discs, tmp_path / "cut")]
+    program = [*PROGRAM, *command(discs, tmp_path / "cut")]
     for _ in range(2):
         before = _stamp(tmp_path / "cut" / "last.pt")
         run = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

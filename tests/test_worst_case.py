@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from certmask.attacks import Harm, WorstCase, breaks, worst_case
-from certmask.attacks.strategies import votes_summing_to
-from certmask.attacks.vote_game import outputs_for
+from certmask.attacks import Harm, WorstCase, worst_case
+from certmask.attacks.vote_game import outputs_for, votes_summing_to
 from certmask.attacks.worst_case import harm_of
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover, custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
@@ -180,7 +179,7 @@ def test_no_sound_rule_is_broken_on_a_small_certified_table(rule: Rule) -> None:
             for table in tables[:: max(len(tables) // 8, 1)]:
                 case = worst_case(complete(cover, table, label, HARD), rule, label, palette=HARD)
                 assert case.exact
-                assert not breaks(rule.guarantee, case.decision, label)
+                assert not rule.guarantee.broken_by(case.decision, label)
 
 
 @settings(max_examples=20, deadline=None)
@@ -204,7 +203,7 @@ def test_no_sound_rule_is_broken_on_a_larger_brittle_table(rule: Rule, seed: int
     assert table is not None
     votes = complete(cover, table, label, HARD)
     case = worst_case(votes, rule, label, rng.randrange(len(cover.districts)), plays=60, seed=seed)
-    assert not breaks(rule.guarantee, case.decision, label)
+    assert not rule.guarantee.broken_by(case.decision, label)
 
 
 def test_a_rule_that_certifies_on_unanimity_and_answers_the_majority_is_caught() -> None:

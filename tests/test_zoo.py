@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import certmask
 from conftest import tiny_network
 from safetensors.torch import save_file
-from test_cli import certmask
 from torch import nn
 
 from certmask.data import Framing, load_dataset

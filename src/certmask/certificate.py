@@ -22,6 +22,19 @@ class Guarantee(Enum):
         """The promise in words."""
         return _SENTENCES[self]
 
+    @property
+    def proved(self) -> bool:
+        """Whether certificates of this kind are theorems, so that a broken one is a fault in the program."""
+        return self in (Guarantee.RECOVERY, Guarantee.DETECTION)
+
+    def broken_by(self, decision: Decision, label: int) -> bool:
+        """Whether a decision about an attacked picture is not what was promised for its true label."""
+        if self is Guarantee.DETECTION:
+            return decision.label != label and not decision.alert
+        if self is Guarantee.RECOVERY:
+            return decision.label != label or decision.alert
+        return decision.label != label
+
 
 _SENTENCES = {
     Guarantee.RECOVERY: "the true class is answered, whatever the patch shows and wherever it is",

@@ -68,13 +68,13 @@ class Passes:
         base, width = self.masks + 1, sets.shape[-1]
         if base**width >= 1 << 63:
             raise VoteError(f"expected sets of masks that can be numbered, got {width} of {self.masks} masks")
+        if width == 2:
+            low, high = np.minimum(sets[..., 0], sets[..., 1]) + 1, np.maximum(sets[..., 0], sets[..., 1]) + 1
+            return np.asarray(high + base * np.where(low == high, 0, low))
         digits = np.sort(sets + 1, axis=-1)[..., ::-1]
-        if width > 1:
-            again = np.zeros(digits.shape, dtype=bool)
-            again[..., 1:] = digits[..., 1:] == digits[..., :-1]
-            digits = np.where(again, 0, digits)
-        if width > 2:
-            digits = np.sort(digits, axis=-1)[..., ::-1]
+        again = np.zeros(digits.shape, dtype=bool)
+        again[..., 1:] = digits[..., 1:] == digits[..., :-1]
+        digits = np.sort(np.where(again, 0, digits), axis=-1)[..., ::-1]
         return np.asarray(digits @ base ** np.arange(width, dtype=np.int64))
 
     def _known(self, keys: IntArray) -> IntArray:
@@ -241,6 +241,16 @@ class Ballot:
         """The single passes of every district's jury, ``[districts, largest jury]``, filled up with -1."""
         return np.append(self.singles, NONE)[self.cover.districts.juries]
 
+    @cached_property
+    def jurors(self) -> IntArray:
+        """The different single passes of all juries, ``[n]``."""
+        return np.unique(self.juries[self.juries != NONE])
+
+    @cached_property
+    def pools(self) -> dict[str, IntArray]:
+        """Tables of pools that rules have made for this cover, by the name under which they look for them."""
+        return {}
+
     def pairs(self, first: IntArray, second: IntArray) -> IntArray:
         """The passes that hide one mask and another, ``[...]``; -1 where one of the two is filled up."""
         first, second = np.broadcast_arrays(first, second)
@@ -300,10 +310,34 @@ class Votes:
             raise VoteError("expected every vote that the rule needs, got a table without some of them")
         return np.where(passes == NONE, NONE, rows)
 
+    def rows_at(self, pools: IntArray, who: IntArray, which: IntArray, pictures: IntArray | None = None) -> IntArray:
+        """Rows of single pools, ``[n, members]``: of the pool ``which[n]`` of the picture in place ``who[n]``."""
+        chosen = pools[who if len(pools) > 1 else 0, which]
+        return self.rows(chosen, who if pictures is None else pictures[who])
+
+    def all_rows(self, pools: IntArray, pictures: IntArray | None = None) -> IntArray:
+        """Rows by the passes' numbers, ``[pictures, passes + 1]``, the last for what is filled up; -1 without a vote.
+
+        A vote that one of the pools needs and that is not there is an error.
+        """
+        pictures, count = self.everyone if pictures is None else pictures, len(self.store.passes)
+        rows = np.full((len(pictures), count + 1), NONE)
+        rows[:, :count] = self.store.slots(pictures[:, None], np.arange(count))
+        needed = np.zeros((len(pools), count + 1), dtype=bool)
+        needed[np.arange(len(pools))[:, None, None], pools] = True
+        needed[:, count] = False
+        if (needed & (rows < 0)).any():
+            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+        return rows
+
+    def sent(self, numbers: IntArray) -> Tensor:
+        """Numbers beside the outputs, on their device."""
+        return torch.from_numpy(numbers).to(self.outputs.device)
+
     def of(self, sets: IntArray, picture: int = 0) -> Tensor:
         """What one picture's votes say under these sets ``[n, width]`` of the cover's masks: ``[n, classes]``."""
         rows = self.rows(self.ballot.numbers(sets)[None], np.array([picture]))[0]
-        return self.outputs[torch.from_numpy(rows).to(self.outputs.device)]
+        return self.outputs[self.sent(rows)]
 
     def heads(self, passes: IntArray, pictures: IntArray | None = None) -> Heads:
         """First class, its probability and its lead over the second, shaped as the passes."""

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from certmask.cli.attack import attack
 from certmask.cli.certify import certify
-from certmask.cli.defending import attack
 from certmask.cli.demo import demo
 from certmask.cli.models import models
 from certmask.cli.plan import plan

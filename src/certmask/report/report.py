@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from certmask.errors import ResultsError
 from certmask.report import tables
 from certmask.report.tables import Table, brief_table, full_table, markdown_text
-from certmask.report.words import LIMITS, PROVED, attacked, broken_proofs, caption, cautions, proved, setting
+from certmask.report.words import LIMITS, attacked, broken_proofs, caption, cautions, proved, setting
 from certmask.results import columns
 from certmask.results.columns import AttackFigures, Column, Figures, attack_figures, csv_record, figures
 from certmask.results.run import Run, read_runs
@@ -108,7 +108,7 @@ class Report:
             model, data = chapter.run.model, chapter.run.data
             same = (model["name"], str(model.get("weights_sha256")), data["name"], str(data.get("digest")))
             for line in chapter.lines:
-                if line.guarantee in PROVED and line.proof_passes:
+                if line.guarantee.proved and line.proof_passes:
                     groups.setdefault((line.guarantee, line.threat, line.image, *same), []).append(line)
         return [group for group in groups.values() if len(group) > 1]
 

@@ -11,7 +11,6 @@ from certmask.results.kinds import percent
 from certmask.results.run import Run
 from certmask.results.statistics import Share
 
-PROVED = (Guarantee.RECOVERY, Guarantee.DETECTION)
 LIMITS = (
     "Nothing here speaks of two patches, of a larger patch or another shape, of a patch on the photo before it was "
     "resized, or of another function: other weights, precision, batch shape, fill colour, masks or preprocessing."
@@ -54,12 +53,12 @@ def _threat(line: Figures) -> str:
 def proved(lines: Sequence[Figures]) -> list[str]:
     """What the best defence of each guarantee proves, what the published test says, or that nothing is proved."""
     sentences = []
-    for guarantee in PROVED:
+    for guarantee in (one for one in Guarantee if one.proved):
         rivals = [line for line in lines if line.guarantee is guarantee]
         if rivals:
             sentences.append(_proved(best_of(rivals), len(rivals)))
     sentences += [_published(line) for line in lines if line.guarantee is Guarantee.PUBLISHED]
-    if not any(line.guarantee in PROVED for line in lines):
+    if not any(line.guarantee.proved for line in lines):
         sentences.append("No defence of this run has a proved guarantee.")
     return sentences
 
@@ -111,7 +110,7 @@ def cautions(run: Run) -> list[str]:
     missing = run.data["images"] - len(run.rows)
     if missing > 0:
         found.append(f"The run is not finished: {missing:,} images are still to come.")
-    masked = [run.defences[name]["rule"] for name in run.defences if run.cover(name) and run.guarantee(name) in PROVED]
+    masked = [run.defences[name]["rule"] for name in run.defences if run.cover(name) and run.guarantee(name).proved]
     if masked:
         found.append(_margin(min(float(rule.get("margin", 0.0)) for rule in masked)))
     batch = run.model.get("batch")
@@ -134,7 +133,7 @@ def _margin(margin: float) -> str:
 def attacked(lines: Sequence[AttackFigures]) -> list[str]:
     """What attempts did, and how strong the attack is known to be."""
     sentences = []
-    tried = [line for line in lines if line.attempts and line.guarantee in PROVED]
+    tried = [line for line in lines if line.attempts and line.guarantee.proved]
     broken = sum(line.broken or 0 for line in tried)
     if tried and not broken:
         total = sum(line.attempts for line in tried)
@@ -160,5 +159,5 @@ def broken_proofs(name: str, lines: Sequence[AttackFigures]) -> list[str]:
         f"{name}: {line.broken:,} attempts broke a certificate of {line.defence} that was called proved. "
         "That is a fault in the program or in its use; do not rely on the figures of this defence."
         for line in lines
-        if line.broken and line.guarantee in PROVED
+        if line.broken and line.guarantee.proved
     ]

@@ -53,11 +53,11 @@ class Aggregate(ABC):
 
         ``heads`` and ``pools`` are ``[pictures, pools, members]``, ``labels`` is ``[pictures]``.
         """
-        raised = self._least(heads, labels[:, None, None], margin)
-        return np.asarray(np.where(pools < 0, 0.0, raised).sum(axis=-1))
+        weights = self.weights(heads, labels[:, None, None], margin)
+        return np.asarray(np.where(pools < 0, 0.0, weights).sum(axis=-1))
 
     @abstractmethod
-    def _least(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
         """By how much each vote raises its label over the margin and any one rival, at least, shaped as the heads."""
 
     def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
@@ -88,7 +88,7 @@ class MeanProbability(_Mean):
     def _transform(outputs: Tensor) -> Tensor:
         return outputs
 
-    def _least(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
         lead = np.where(heads.labels == labels, heads.lead, -heads.confidence)
         return lead.astype(np.float64) - (margin + SLACK)
 
@@ -102,7 +102,7 @@ class MeanLogProbability(_Mean):
     def _transform(outputs: Tensor) -> Tensor:
         return outputs.clamp(min=FLOOR).log()
 
-    def _least(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
         first = np.maximum(heads.confidence.astype(np.float64), FLOOR)
         second = np.maximum(first - heads.lead, 0.0) + SLACK
         lead = np.where(heads.labels == labels, np.log(first / second), np.log(FLOOR / (first + SLACK)))
@@ -117,7 +117,7 @@ class LabelMajority(Aggregate):
 
     name = "label majority"
 
-    def _least(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
         return np.where(heads.wins(labels, margin), 1.0, -1.0)
 
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class JuryDetection(Rule):
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         juries = votes.ballot.juries[None]
-        yield votes.ask(juries)
+        yield votes.ask(votes.ballot.jurors[None])
         return all_won(self.aggregate, votes, juries, labels, self.margin)
 
     def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:

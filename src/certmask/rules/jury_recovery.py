@@ -17,6 +17,9 @@ from certmask.rules.tournament import Duels, tournament
 from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, jury_claims, least_leads, verdicts
 from certmask.votes import Ballot, BoolArray, Votes
 
+TABLE = 1 << 22
+"""Up to so many passes, the pools of all pairs of districts are found once and kept."""
+
 
 class JuryRecovery(Rule):
     """Every district claims ``D(t)``; claims that differ duel by ``R(t, u)``; the class of the survivors is answered.
@@ -54,7 +57,7 @@ class JuryRecovery(Rule):
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         juries = votes.ballot.juries[None]
-        yield votes.ask(juries)
+        yield votes.ask(votes.ballot.jurors[None])
         proved = all_won(self.aggregate, votes, juries, labels, self.margin)
         leads = least_leads(self.aggregate, votes, juries, labels, self.margin)
         opponents = all_pairs(leads.shape[1])
@@ -63,16 +66,27 @@ class JuryRecovery(Rule):
             left = np.flatnonzero(proved)
             if not len(left):
                 break
-            common = self.pair_pools(votes.ballot, opponents[order[left, block]])
+            common = self._pools_of(votes.ballot, opponents, order[left, block])
             yield votes.ask(common, left)
             proved[left] = all_won(self.aggregate, votes, common, labels[left], self.margin, left)
         return proved
 
+    def _pools_of(self, ballot: Ballot, opponents: IntArray, chosen: IntArray) -> IntArray:
+        """The pools of some of all pairs of districts, ``[..., members]``; from a table where it is not too large."""
+        members = sum(part.shape[1] ** 2 for part in self._juries(ballot.cover))
+        if len(opponents) * members > TABLE:
+            return self.pair_pools(ballot, opponents[chosen])
+        if self.pairs not in ballot.pools:
+            ballot.pools[self.pairs] = self.pair_pools(ballot, opponents)
+        return ballot.pools[self.pairs][chosen]
+
     def pair_pools(self, ballot: Ballot, districts: IntArray) -> IntArray:
         """The two-mask passes pooled for pairs of districts ``[..., 2]``: ``[..., members]``, filled up with -1."""
-        cover = ballot.cover
-        juries = cover.grid_juries if self.pairs == "aligned" else (cover.districts.juries,)
-        return np.concatenate([_pooled(ballot, part, districts) for part in juries], axis=-1)
+        return np.concatenate([_pooled(ballot, part, districts) for part in self._juries(ballot.cover)], axis=-1)
+
+    def _juries(self, cover: Cover) -> tuple[IntArray, ...]:
+        """The juries whose masks are combined: of one grid each, or all together."""
+        return cover.grid_juries if self.pairs == "aligned" else (cover.districts.juries,)
 
     def most_pairs(self, cover: Cover) -> int:
         return cover.pairs(self.pairs)
