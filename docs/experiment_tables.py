@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
-from certmask.experiments.panels import draw, pictures
 from single_runs import lined
 
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS, Experiment
+from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
+from certmask.experiments.panels import draw, pictures
 from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, patch_text
 from certmask.report.tables import full_table, markdown_table, markdown_text
 from certmask.results.clusters import Difference, difference
@@ -30,7 +30,6 @@ NARROW = [
     *(replace(c, heading=HEADED.get(c.group, "{}").format(c.heading), group="") for c in MEASURED if c.key not in
       ("model", "data", "patch", "defence", "images")),
 ]  # fmt: skip
-
 
 
 def experiment_of(path: Path) -> Experiment:
@@ -103,13 +102,13 @@ def paired_tables(path: Path) -> str:
 def _summary(group: Sequence[Paired]) -> str:
     """Which is first, how often it is ahead, by how much; trials on the same photos do not count as independent."""
     asked, tested = group[0].comparison, [p.adjusted for p in group if p.adjusted is not None]
+    more, fewer = sum(p.gained > p.lost for p in group), sum(p.gained < p.lost for p in group)
     apart = difference((p.trial.run for p in group), asked.first, asked.second)
-    return "".join((
-        f"{asked.first} against {asked.second}: ahead in {sum(p.gained > p.lost for p in group)} of {len(group)} runs, ",
-        f"behind in {sum(p.gained < p.lost for p in group)}; ",
-        f"beyond chance (p < {CHANCE} after Holm) in {sum(p < CHANCE for p in tested)}; " if tested else "",
-        f"{apart} points", f" over all, clustered by photo ({apart.photos:,})." if len(group) > 1 else ".",
-    ))  # fmt: skip
+    return (
+        f"{asked.first} against {asked.second}: ahead in {more} of {len(group)} runs, behind in {fewer}; "
+        + (f"beyond chance (p < {CHANCE} after Holm) in {sum(p < CHANCE for p in tested)}; " if tested else "")
+        + (f"{apart} points" if len(group) == 1 else f"{apart} points over all, clustered by photo ({apart.photos:,})")
+    )
 
 
 def gaps(path: Path) -> list[tuple[FinishedTrial, float, Difference]]:

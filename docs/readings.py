@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from certmask.experiments.measured import Entry, FinishedTrial
 from experiment_tables import CHANCE, gaps, measured_in
 from speed import speed
 
 from certmask.errors import ResultsError
+from certmask.experiments.measured import Entry, FinishedTrial
 from certmask.results.clusters import Holds, difference, is_certified, is_right, split
 from certmask.results.columns import Figures, figures
 from certmask.results.run import read_run
