@@ -10,6 +10,7 @@ import torch
 from conftest import tiny_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looking import outputs_under
 from test_worst_case import UnanimousMajority
 from torch import Tensor, nn
 
@@ -49,9 +50,7 @@ from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
 from certmask.rules import RULES, JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule
-from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import VoteStore
 
 PATCH = Patch(7, 7)
 SPREAD = spread_cover(24, Patch(6, 6), 12, 2)
@@ -389,17 +388,11 @@ def test_the_surrogate_sees_what_the_engine_sees(cover: Cover, classifier: Class
     engine, surrogate = Engine(classifier, COVERS, fill=fill), Surrogate(classifier, COVERS, fill=fill)
     passes = np.random.default_rng(0).integers(0, len(cover), size=(20, 2))
     passes[0] = -1
-    stores: dict[int, VoteStore] = {}
-
-    def program(number: int, store: VoteStore) -> Asking[None]:
-        stores[number] = store
-        yield engine.votes(cover, store).passes(passes)
-
-    list(engine.run(images[:3], program))
+    found = outputs_under(engine, cover, images[:3], [passes] * 3)
     pairs = torch.from_numpy(np.append(surrogate.numbers(cover), -1)[passes])
     seen = surrogate(images[:3], pairs.expand(3, -1, -1)).softmax(dim=2)
-    for number, store in stores.items():
-        assert torch.allclose(seen[number], engine.votes(cover, store).of(passes), atol=1e-5)
+    for number, outputs in enumerate(found):
+        assert torch.allclose(seen[number], outputs, atol=1e-5)
 
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)

@@ -22,8 +22,7 @@ from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError, ClassifierError, DataError
 from certmask.results.file import read_results
 from certmask.training import LessonsInMemory, LessonStream, Recipe, Trainer, paper_rate, read_lessons
-from certmask.training.augmentation import random_shift, random_window
-from certmask.training.cutout import blank_square, greedy_cutout, random_cutout
+from certmask.training.augmentation import blank_square, greedy_cutout, random_cutout, random_shift, random_window
 from certmask.zoo import Card, build_model, load_checkpoint, load_classifier
 from certmask.zoo.card import read_card, save_model
 from certmask.zoo.checkpoint import read_state_dict

@@ -96,7 +96,8 @@ def assert_real(case: WorstCase, votes: Votes, rule: Rule, palette_classes: int)
     jury = set(cover.districts.jury(case.district))
     assert all(jury.isdisjoint(one) for one in case.turned)
     pairs = votes.of(torch.cartesian_prod(torch.arange(n), torch.arange(n)).numpy()).clone().view(n, n, palette_classes)
-    for (i, j), output in case.turned.items():
+    for masks, output in case.turned.items():
+        i, j = masks[0], masks[-1]
         pairs[i, j] = pairs[j, i] = output
     assert rule.decide(Votes.from_table(cover, pairs[range(n), range(n)], pairs)) == case.decision
 

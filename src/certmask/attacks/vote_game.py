@@ -11,7 +11,7 @@ from torch import Tensor
 from certmask.certificate import Decision
 from certmask.geometry import IntArray
 from certmask.rules import Rule
-from certmask.votes import Votes, VoteStore
+from certmask.votes import NONE, Ballot, Votes, VoteStore
 
 CLEAN = -1
 """Answer of an attacker who leaves a vote as it was."""
@@ -20,10 +20,10 @@ SPARED = 6
 """How many different masks are spared in turn."""
 
 Strategy = Callable[[IntArray], IntArray]
-"""Given free passes ``[n, 2]``, a row of the palette for each, or ``CLEAN``."""
+"""Given the sets of masks of free passes, ``[n, width]``, a row of the palette for each, or ``CLEAN``."""
 
-Turned = dict[tuple[int, int], Tensor]
-"""The passes that the attacker answered, with the probabilities that came of it."""
+Turned = dict[tuple[int, ...], Tensor]
+"""The passes that the attacker answered, by their masks, with the probabilities that came of it."""
 
 
 class VoteGame:
@@ -38,35 +38,36 @@ class VoteGame:
         self.votes, self.rule, self.district = votes, rule, district
         self.palette = palette.to(votes.outputs)
         self.jury = np.array(votes.cover.districts.jury(district), dtype=np.int64)
+        self._ballot = Ballot(votes.cover)
         self.free_masks = np.setdiff1d(np.arange(len(votes.cover)), self.jury)
 
     def play(self, strategy: Strategy) -> tuple[Decision, Turned]:
         """What the rule decides when the attacker follows a strategy, and the votes that the attacker cast."""
-        cover = self.votes.cover
-        attacked = Votes(cover, VoteStore(len(cover), self.palette.shape[1], self.palette.device))
+        passes = self._ballot.passes
+        attacked = Votes(self._ballot, VoteStore(1, passes, self.palette.shape[1], self.palette.device))
         turned: Turned = {}
         asking = self.rule.deciding(attacked)
         while True:
             try:
                 asked = next(asking)
             except StopIteration as stop:
-                return stop.value, turned
+                return stop.value[0], turned
             new = attacked.store.missing(asked)
             if len(new):
-                outputs = self._answers(new, strategy, turned)
-                attacked.store.add(new, outputs)
+                attacked.store.add(new, self._answers(passes.sets(new.passes), strategy, turned))
 
-    def _answers(self, passes: IntArray, strategy: Strategy, turned: Turned) -> Tensor:
-        free = ~np.isin(passes, self.jury).any(axis=1)
-        outputs = self.palette.new_empty(len(passes), self.palette.shape[1])
-        outputs[torch.from_numpy(~free)] = self.votes.of(passes[~free])
-        picks = strategy(passes[free])
+    def _answers(self, sets: IntArray, strategy: Strategy, turned: Turned) -> Tensor:
+        free = ~np.isin(sets, self.jury).any(axis=1)
+        outputs = self.palette.new_empty(len(sets), self.palette.shape[1])
+        outputs[torch.from_numpy(~free)] = self.votes.of(sets[~free])
+        picks = strategy(sets[free])
         answers = self.palette[torch.from_numpy(picks)].clone()
         left = picks == CLEAN
         if left.any():
-            answers[torch.from_numpy(left)] = self.votes.of(passes[free][left])
+            answers[torch.from_numpy(left)] = self.votes.of(sets[free][left])
         outputs[torch.from_numpy(free)] = answers
-        turned.update(zip(map(tuple, passes[free][~left].tolist()), answers[torch.from_numpy(~left)], strict=True))
+        named = (tuple(sorted(mask for mask in row if mask != NONE)) for row in sets[free][~left].tolist())
+        turned.update(zip(named, answers[torch.from_numpy(~left)], strict=True))
         return outputs
 
     def every_play(self) -> Iterator[tuple[Decision, Turned]]:

@@ -1,7 +1,6 @@
 """Occlusion training: Cutout, greedy Cutout, the paper's schedule."""
 
-from certmask.training.course import train_and_examine
-from certmask.training.exam import Exam
+from certmask.training.course import Exam, train_and_examine
 from certmask.training.lessons import Lessons, LessonsInMemory, LessonStream, read_lessons
 from certmask.training.recipe import CUTOUTS, Recipe, paper_rate
 from certmask.training.start import starting_point

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
+from certmask.backends.devices import device_name
+from certmask.certify import certify_run, photo_margin
 from certmask.classifier import Classifier
+from certmask.covers import patchcleanser_cover
+from certmask.data import Dataset
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
 from certmask.report.drawing import draw_curves
-from certmask.training.exam import Exam, card_metrics
+from certmask.results.columns import Figures, figures
+from certmask.results.run import read_run
+from certmask.rules import JuryDetection, PatchCleanser, Undefended
+from certmask.threat import Patch
 from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
 from certmask.training.trainer import Trainer
 from certmask.zoo import Card, save_model
+
+PER_AXIS = 6
+CLEAN, ONE, TWO = "undefended", "jury-detection", "patchcleanser"
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What is measured at the end: a patch, on so many held-out photos, in one precision."""
+
+    patch: Patch
+    images: int = 500
+    precision: str = "auto"
 
 
 def train_and_examine(
@@ -49,3 +71,36 @@ def train_and_examine(
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
     draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")
     return save_model(model, finished, folder / "model.safetensors", half=half)
+
+
+def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: Path) -> dict[str, Any]:
+    """Clean, one-mask (detection) and two-mask (recovery) certified accuracy with PatchCleanser's 6×6 masks.
+
+    The rows at ``path`` are those of ``certmask certify --tiling patchcleanser`` with the same three rules.
+    """
+    cover = patchcleanser_cover(classifier.size, patch, PER_AXIS)
+    engine = Engine(classifier, [cover])
+    margin = photo_margin(engine, dataset)
+    rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
+    defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
+    path.unlink(missing_ok=True)
+    certify_run(engine, dataset, defences, path)
+    lines = {line.defence: line for line in figures(read_run(path))}
+    return {
+        "images": lines[CLEAN].images,
+        "data": dataset.describe(),
+        "patch": list(patch.size),
+        "mask": list(cover.mask),
+        "margin": margin,
+        "precision": classifier.precision,
+        "compiled": classifier.compiled,
+        "batch": classifier.batch,
+        "device": device_name(classifier.device),
+        "clean_accuracy": lines[CLEAN].clean.value,
+        "certified_detection_one_mask": _certified(lines[ONE]),
+        "certified_recovery_two_masks": _certified(lines[TWO]),
+    }
+
+
+def _certified(line: Figures) -> float | None:
+    return line.certified.value if line.certified else None

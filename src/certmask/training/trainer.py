@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from certmask.classifier import Colour
 from certmask.errors import CertmaskError
-from certmask.training.augmentation import random_shift, random_window
-from certmask.training.cutout import greedy_cutout, random_cutout
+from certmask.training.augmentation import greedy_cutout, random_cutout, random_shift, random_window
 from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
 
