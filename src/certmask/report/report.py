@@ -108,7 +108,7 @@ class Report:
             model, data = chapter.run.model, chapter.run.data
             same = (model["name"], str(model.get("weights_sha256")), data["name"], str(data.get("digest")))
             for line in chapter.lines:
-                if line.guarantee in PROVED and line.proof_passes:
+                if line.guarantee.proved and line.proof_passes:
                     groups.setdefault((line.guarantee, line.threat, line.image, *same), []).append(line)
         return [group for group in groups.values() if len(group) > 1]
 
