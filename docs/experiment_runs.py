@@ -1,4 +1,4 @@
-"""Blocks about the runs behind the experiments: on what they ran, where they lie, what is missing."""
+"""Blocks about the runs behind the experiments: on what they ran, where they lie, what is missing, what was run twice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiment_tables import entries_in, table, trials_in
+from single_runs import lined
 
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS
@@ -16,6 +17,7 @@ from certmask.experiments.sheets import RUNS, reported_table
 from certmask.report.tables import markdown_table
 from certmask.results.columns import Column
 from certmask.results.kinds import COUNT, WORDS
+from certmask.results.run import Run, read_run
 from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
@@ -71,9 +73,9 @@ def _place(trial: FinishedTrial) -> tuple[Any, ...]:
 
 
 def _command(trial: FinishedTrial) -> str:
-    run = trial.run
+    run, data = trial.run, f"{trial.data}={trial.data.upper()}"
     return (
-        f"certmask reproduce {run.path.parent.name} --model {_model(trial.model)} --data {trial.data}={trial.data.upper()} "
+        f"certmask reproduce {run.path.parent.name} --model {_model(trial.model)} --data {data} "
         f"--images {run.data['images']} --precision {run.model['precision']} --batch {run.model['batch']} "
         f"--margin {max(_margins(trial)):g}"
     )
@@ -105,3 +107,40 @@ def missing(folder: Path) -> str:
         found = entries_in(folder / name) if folder / name in measured else []
         left += [reported for reported in unmeasured(experiment, found) if reported.method in experiment.methods]
     return markdown_table(reported_table(left)).strip()
+
+
+def twice(folder: Path) -> str:
+    """Every run in ``folder`` beside the gauntlet's and table1's of the same function with the same defences."""
+    firsts = [read_run(path) for path in sorted(folder.parent.glob("attacks/*-certified.jsonl"))]
+    firsts += [trial.run for trial in trials_in(folder.parent / "reproduce/table1")]
+    again = [read_run(path) for path in sorted(folder.glob("*.jsonl.gz"))]
+    rows = [_compared(one, other) for one in again for other in firsts if _same_defences(one, other)]
+    if not rows:
+        raise ResultsError(f"expected runs in {folder} that were made before, got none")
+    headings = "model | compiled | photos | verdicts | other answer | other certificate"
+    return f"**The same defences on the same photos in two processes**\n\n{lined(headings, rows, words=2)}"
+
+
+def _same_defences(one: Run, other: Run) -> list[tuple[str, str]]:
+    """Names of the defences that two runs have in common; none where the function is described differently."""
+    if one.model != other.model:
+        return []
+    return [
+        (mine, theirs)
+        for mine, a in one.defences.items()
+        for theirs, b in other.defences.items()
+        if a["rule"] == b["rule"] and a["cover"]["digest"] == b["cover"]["digest"]
+    ]
+
+
+def _compared(one: Run, other: Run) -> str:
+    theirs: dict[str, Any] = {row["image"]: row for row in other.rows}
+    shared = [(row, theirs[row["image"]]) for row in one.rows if row["image"] in theirs]
+    if not shared or any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
+        raise ResultsError(f"expected the same photos in both runs of {one.model['name']}, got none or others")
+    names = _same_defences(one, other)
+    pairs = [(a["defences"][mine], b["defences"][same]) for a, b in shared for mine, same in names]
+    answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
+    certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
+    kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
+    return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"

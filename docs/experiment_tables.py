@@ -102,13 +102,13 @@ def paired_tables(path: Path) -> str:
 def _summary(group: Sequence[Paired]) -> str:
     """Which is first, how often it is ahead, by how much; trials on the same photos do not count as independent."""
     asked, tested = group[0].comparison, [p.adjusted for p in group if p.adjusted is not None]
+    more, fewer = sum(p.gained > p.lost for p in group), sum(p.gained < p.lost for p in group)
     apart = difference((p.trial.run for p in group), asked.first, asked.second)
-    return "".join((
-        f"{asked.first} against {asked.second}: ahead in {sum(p.gained > p.lost for p in group)} of {len(group)} runs, ",
-        f"behind in {sum(p.gained < p.lost for p in group)}; ",
-        f"beyond chance (p < {CHANCE} after Holm) in {sum(p < CHANCE for p in tested)}; " if tested else "",
-        f"{apart} points", f" over all, clustered by photo ({apart.photos:,})." if len(group) > 1 else ".",
-    ))  # fmt: skip
+    return (
+        f"{asked.first} against {asked.second}: ahead in {more} of {len(group)} runs, behind in {fewer}; "
+        + (f"beyond chance (p < {CHANCE} after Holm) in {sum(p < CHANCE for p in tested)}; " if tested else "")
+        + (f"{apart} points" if len(group) == 1 else f"{apart} points over all, clustered by photo ({apart.photos:,})")
+    )
 
 
 def gaps(path: Path) -> list[tuple[FinishedTrial, float, Difference]]:

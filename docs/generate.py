@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
-from experiment_runs import commands, measured_folders, missing, runs_list, setting
+from experiment_runs import commands, measured_folders, missing, runs_list, setting, twice
 from experiment_tables import draw_plots, gaps_table, mask_counts, measured_tables, other_methods, paired_tables, plots
 from readings import READINGS
-from single_runs import attack_tables, cards_table, cutout_table, run_table, twice
+from single_runs import attack_tables, cards_table, cutout_table, run_table
 from speed import TABLES, draw_scaling, speed_table
 
 from certmask.errors import CertmaskError

@@ -1,4 +1,4 @@
-"""Blocks about single runs: the demo, trained models and their Cutout, attacks, and what was certified twice."""
+"""Blocks about single runs: the demo, trained models and their Cutout, attacks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from certmask.certificate import Guarantee
-from certmask.errors import ResultsError
 from certmask.report.tables import brief_table, markdown_grid
 from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, attack_figures, figures
-from certmask.results.run import Run, read_run
+from certmask.results.run import read_run
 from certmask.results.statistics import mcnemar
 
 CUTOUTS = ("none", "random", "greedy")
@@ -35,13 +33,13 @@ def cards_table(folder: Path) -> str:
     for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order):
         card = json.loads(path.read_text())
         metrics, recipe = card["metrics"], card["recipe"]
-        shares = {name: f"{100 * value:.1f}" for name, value in metrics.items() if isinstance(value, float)}
-        start = next(short for word, short in STARTS.items() if word in card["data"]["start"])
-        rows.append(
-            f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {start} | {recipe['epochs']} | "
-            f"{shares['validation_accuracy']} | {metrics['images']:,} | {shares['clean_accuracy']} | "
-            f"{shares['certified_detection_one_mask']} | {shares['certified_recovery_two_masks']} | {metrics['precision']}"
-        )
+        rows.append(" | ".join((
+            f"[{card['architecture']}](../results/models/{path.name})", recipe["cutout"],
+            next(short for word, short in STARTS.items() if word in card["data"]["start"]), str(recipe["epochs"]),
+            f"{100 * metrics['validation_accuracy']:.1f}", f"{metrics['images']:,}", f"{100 * metrics['clean_accuracy']:.1f}",
+            f"{100 * metrics['certified_detection_one_mask']:.1f}",
+            f"{100 * metrics['certified_recovery_two_masks']:.1f}", metrics["precision"],
+        )))  # fmt: skip
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
     return lined(f"{headings}certified recovery, two masks | precision", rows)
 
@@ -72,44 +70,6 @@ def attack_tables(path: Path) -> str:
     bare = next(line for line in lines if line.guarantee is Guarantee.NONE)
     return (
         f"{run.model['name']}, {run.model['precision']} on {run.model['device']}: {len(run.rows):,} attempts of "
-        f"{budget['steps']} steps with {budget['views']} masked views each. The bare model falls to {bare.label_changed} of "
-        f"{bare.attempts}.\n\n{markdown_grid(brief_table('', ATTACK_COLUMNS, lines))}"
+        f"{budget['steps']} steps with {budget['views']} masked views each. The bare model falls to "
+        f"{bare.label_changed} of {bare.attempts}.\n\n{markdown_grid(brief_table('', ATTACK_COLUMNS, lines))}"
     )
-
-
-def twice(folder: Path) -> str:
-    """Every run in ``folder`` beside the gauntlet's and table1's of the same function with the same defences."""
-    results = folder.parent
-    paths = [*results.glob("attacks/*-certified.jsonl"), *results.glob("reproduce/table1/*.jsonl.gz")]
-    firsts = [read_run(path) for path in sorted(paths)]
-    again = [read_run(path) for path in sorted(folder.glob("*.jsonl.gz"))]
-    rows = [_compared(one, other) for one in again for other in firsts if _same_defences(one, other)]
-    if not rows:
-        raise ResultsError(f"expected runs in {folder} that were made before, got none")
-    headings = "model | compiled | photos | verdicts | other answer | other certificate"
-    return f"**The same defences on the same photos in two processes**\n\n{lined(headings, rows, words=2)}"
-
-
-def _same_defences(one: Run, other: Run) -> list[tuple[str, str]]:
-    """Names of the defences that two runs have in common; none where the function is described differently."""
-    if one.model != other.model:
-        return []
-    return [
-        (mine, theirs)
-        for mine, a in one.defences.items()
-        for theirs, b in other.defences.items()
-        if a["rule"] == b["rule"] and a["cover"]["digest"] == b["cover"]["digest"]
-    ]
-
-
-def _compared(one: Run, other: Run) -> str:
-    theirs: dict[str, Any] = {row["image"]: row for row in other.rows}
-    shared = [(row, theirs[row["image"]]) for row in one.rows if row["image"] in theirs]
-    if not shared or any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
-        raise ResultsError(f"expected the same photos in both runs of {one.model['name']}, got none or others")
-    names = _same_defences(one, other)
-    pairs = [(a["defences"][mine], b["defences"][same]) for a, b in shared for mine, same in names]
-    answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
-    certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
-    kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
-    return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"
