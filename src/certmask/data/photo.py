@@ -38,7 +38,7 @@ def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
 
 def to_array(photo: Image.Image) -> NDArray[np.float32]:
     """``[3, height, width]`` in [0, 1]."""
-    pixels: NDArray[np.float32] = np.asarray(photo, dtype=np.uint8).transpose(2, 0, 1).astype(np.float32)
+    pixels: NDArray[np.float32] = np.asarray(photo, dtype=np.uint8).transpose(2, 0, 1).astype(np.float32, order="C")
     pixels /= np.float32(255)
     return pixels
 

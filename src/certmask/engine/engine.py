@@ -169,8 +169,8 @@ class Engine:
     ) -> _Cohort[T]:
         slots = np.array([self._free.pop() for _ in admitted])
         store = VoteStore(len(admitted), self.passes, self.classifier.classes, self.classifier.device)
-        for place, (number, image) in enumerate(admitted):
-            self.forward.put(int(slots[place]), image)
+        self.forward.put(slots, [image for _, image in admitted])
+        for place, (number, _) in enumerate(admitted):
             if archive is not None:
                 passes, probabilities = archive.recall(number, self.passes)
                 store.add(Ask(np.full(len(passes), place), passes), probabilities.to(self.classifier.device))

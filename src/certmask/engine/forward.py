@@ -32,19 +32,35 @@ class Forward:
         self._fill = torch.tensor(fill, device=classifier.device).view(1, 3, 1, 1)
         self._images = torch.zeros(self.slots, 3, *classifier.size, device=classifier.device)
         self._step = self._compiled() if classifier.compiled else self._plain_step
+        self._staging: Tensor | None = None
+        self._staged: torch.cuda.Event | None = None
         self._warm = False
         self.bytes_sent = 0
 
     def _compiled(self) -> Callable[..., tuple[Tensor, Tensor]]:
         return torch.compile(self._plain_step, dynamic=False, options=dict(compile_options()))
 
-    def put(self, slot: int, image: Tensor) -> None:
-        """Send one image to the device."""
-        image = checked_images(image[None], self.classifier.size)[0]
-        if self.classifier.device.type == "cuda" and image.device.type == "cpu":
-            image = image.contiguous().pin_memory()
-        self._images[slot].copy_(image, non_blocking=True)
-        self.bytes_sent += image.nbytes
+    def put(self, slots: IntArray, images: Sequence[Tensor]) -> None:
+        """Send images to the device."""
+        checked = [checked_images(image[None], self.classifier.size)[0] for image in images]
+        self.bytes_sent += sum(image.nbytes for image in checked)
+        if self.classifier.device.type != "cuda" or any(image.device.type != "cpu" for image in checked):
+            for slot, image in zip(slots, checked, strict=True):
+                self._images[int(slot)] = image
+            return
+        staging = self._staging_area(len(checked))
+        for place, image in zip(staging.numpy(), checked, strict=True):
+            place[:] = image.numpy()
+        self._images[self._send(slots)] = staging.to(self.classifier.device, non_blocking=True)
+        self._staged = torch.cuda.current_stream().record_event()
+
+    def _staging_area(self, count: int) -> Tensor:
+        """Memory from which a GPU fetches images by itself, once it has fetched the last ones."""
+        if self._staged is not None:
+            self._staged.synchronize()
+        if self._staging is None or len(self._staging) < count:
+            self._staging = torch.empty(count, 3, *self.classifier.size, pin_memory=True)
+        return self._staging[:count]
 
     def warm_up(self) -> None:
         """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""

@@ -21,8 +21,7 @@ def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> 
     forward.warm_up()
     chosen = np.random.default_rng(seed)
     images = images[: forward.slots]
-    for slot, image in enumerate(images):
-        forward.put(slot, image)
+    forward.put(np.arange(len(images)), images)
     slots = chosen.integers(0, len(images), classifier.batch)
     pairs = chosen.integers(0, len(forward.masks), (classifier.batch, 2))
     shipped, _ = forward(slots, pairs)
