@@ -1,9 +1,9 @@
-"""Blocks about the runs behind the experiments: on what they ran, where they lie, what is missing, what was run twice."""
+"""Blocks about the runs behind the experiments: how to make them, where they lie, what is missing, what ran twice."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -35,35 +35,13 @@ def every_trial(folder: Path) -> list[FinishedTrial]:
     return [trial for path in measured_folders(folder) for trial in trials_in(path)]
 
 
-def setting(folder: Path) -> str:
-    """What the runs have in common, or where they differ."""
-    trials = every_trial(folder)
-    models, versions = [trial.run.model for trial in trials], [trial.run.header["versions"] for trial in trials]
-    device, precision, batch = (_all(model[key] for model in models) for key in ("device", "precision", "batch"))
-    compiled = _all("compiled" if model["compiled"] else "not compiled" for model in models)
-    margins = _all(f"{margin:g}" for trial in trials for margin in _margins(trial))
-    torch, timm = (f"{name} {_all(v[name] for v in versions)}" for name in ("torch", "timm"))
-    return (
-        f"- {len(trials)} runs on {device}: {precision}, {compiled}, batch {batch}, margin {margins}, {torch}, {timm}."
-    )
-
-
-def _all(values: Iterable[object]) -> str:
-    return " or ".join(sorted({str(value) for value in values}))
-
-
-def _margins(trial: FinishedTrial) -> set[float]:
-    return {defence["rule"]["margin"] for defence in trial.run.defences.values()}
-
-
 def commands(folder: Path) -> str:
     """The command lines that the runs took, with the user's own paths in capitals."""
-    trials = every_trial(folder)
+    trials, groups = every_trial(folder), defaultdict(list)
     few = {_place(trial): f" --few-images {len(trial.run.rows)}" for trial in trials if trial.few}
-    groups: dict[str, list[str]] = {}
     for trial in trials:
         if not trial.few:
-            groups.setdefault(_command(trial) + few.get(_place(trial), ""), []).append(trial.patch.number)
+            groups[_command(trial) + few.get(_place(trial), "")].append(trial.patch.number)
     ends = {command: f" --patch-share {','.join(p)}" for command, p in groups.items() if p != ["none"]}
     return "\n".join(f"    {command}{ends.get(command, '')}" for command in groups)
 
@@ -77,7 +55,7 @@ def _command(trial: FinishedTrial) -> str:
     return (
         f"certmask reproduce {run.path.parent.name} --model {_model(trial.model)} --data {data} "
         f"--images {run.data['images']} --precision {run.model['precision']} --batch {run.model['batch']} "
-        f"--margin {max(_margins(trial)):g}"
+        f"--margin {max(defence['rule']['margin'] for defence in run.defences.values()):g}"
     )
 
 
@@ -96,7 +74,7 @@ def runs_list(folder: Path) -> str:
         *RUNS,
         Column("crop", WORDS, lambda trial: trial.run.data["crop"], "crop"),
     ]
-    text = table("Runs", columns, every_trial(folder), unless="results model torch")
+    text = table("Runs", columns, every_trial(folder), unless="results model")
     return re.sub(r"^\| (\S+)(\.jsonl\S*)", r"| [\1](../results/reproduce/\1\2)", text, flags=re.MULTILINE)
 
 

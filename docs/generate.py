@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
-from experiment_runs import commands, measured_folders, missing, runs_list, setting, twice
+from experiment_runs import commands, measured_folders, missing, runs_list, twice
 from experiment_tables import draw_plots, gaps_table, mask_counts, measured_tables, other_methods, paired_tables, plots
 from readings import READINGS
 from single_runs import attack_tables, cards_table, cutout_table, run_table
@@ -35,7 +35,6 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "gaps": gaps_table,
     "others": other_methods,
     "plots": plots,
-    "setting": setting,
     "commands": commands,
     "runs": runs_list,
     "missing": missing,

@@ -36,8 +36,8 @@ def cards_table(folder: Path) -> str:
         rows.append(" | ".join((
             f"[{card['architecture']}](../results/models/{path.name})", recipe["cutout"],
             next(short for word, short in STARTS.items() if word in card["data"]["start"]), str(recipe["epochs"]),
-            f"{100 * metrics['validation_accuracy']:.1f}", f"{metrics['images']:,}", f"{100 * metrics['clean_accuracy']:.1f}",
-            f"{100 * metrics['certified_detection_one_mask']:.1f}",
+            f"{100 * metrics['validation_accuracy']:.1f}", f"{metrics['images']:,}",
+            f"{100 * metrics['clean_accuracy']:.1f}", f"{100 * metrics['certified_detection_one_mask']:.1f}",
             f"{100 * metrics['certified_recovery_two_masks']:.1f}", metrics["precision"],
         )))  # fmt: skip
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
