@@ -8,65 +8,20 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from commands import PROGRAM, certmask, outcomes
 from PIL import Image
 
-from certmask.cli import main
-from certmask.cli.sizes import make_cover
-from certmask.results.file import read_results
+from certmask.cli.sizes import optional_size
+from certmask.covers.default import suited_cover
+from certmask.rules.registry import listed
 from certmask.threat import Patch, Size
 
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
-
-
-@dataclass
-class Done:
-    stdout: str
-    stderr: str
-
-
-def certmask(*arguments: str | Path, cwd: Path | None = None, code: int = 0) -> Done:
-    """Run the command line's entry point; an error must be one line without a traceback."""
-    if arguments[0] in ("predict", "certify") and "--backend" not in arguments:
-        arguments = (*arguments, "--backend", "torch")
-    out, err, found = StringIO(), StringIO(), 0
-    with (
-        patch.object(sys, "argv", ["certmask", *map(str, arguments)]),
-        patch.dict(os.environ, {"COLUMNS": "160", "NO_COLOR": "1"}),
-        chdir(cwd or Path.cwd()),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as stop:
-            found = int(stop.code or 0)
-    done = Done(out.getvalue(), err.getvalue())
-    assert found == code, done
-    if code == 1:
-        assert done.stderr.startswith("error: expected")
-        assert done.stderr.count("\n") == 1
-    return done
-
-
-@contextmanager
-def chdir(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def plan(*arguments: str) -> dict[str, Any]:
@@ -112,7 +67,8 @@ def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
 def test_what_the_options_leave_open_suits_the_rule(
     rule: str, mask: str | None, tiling: str, fold: str | None, expected: tuple[Size, Size]
 ) -> None:
-    cover = make_cover((224, 224), Patch(32, 32), mask, tiling, fold, rule)
+    asked = tiling, optional_size(mask, "mask"), optional_size(fold, "fold")
+    cover = suited_cover((224, 224), Patch(32, 32), *asked, many=listed(rule).many)
     assert (cover.mask, cover.fold) == expected
 
 
@@ -195,7 +151,7 @@ def test_plan_with_nonsense(arguments: tuple[str, ...], got: str, tmp_path: Path
 
 
 def test_debug_shows_the_traceback() -> None:
-    command = [sys.executable, "-c", "from certmask.cli import main; main()", "plan", "--mask", "16", "--debug"]
+    command = [*PROGRAM, "plan", "--mask", "16", "--debug"]
     assert "Traceback" in subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
@@ -269,11 +225,6 @@ def test_certify_folders_and_csv_give_the_same_rows(class_folders: Path, tmp_pat
     assert "| jury-recovery |" in certmask("table", tmp_path / "a.jsonl", "--markdown").stdout
 
 
-def outcomes(path: Path) -> dict[str, Any]:
-    """What a results file found, without the timings."""
-    return {row["image"]: {k: row[k] for k in ("label", "passes", "defences")} for row in read_results(path)[1]}
-
-
 def test_other_inputs_do_not_continue_a_run(class_folders: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "run.jsonl")
     certmask("certify", class_folders, *SMALL, "--images", "1", *out)
@@ -333,7 +284,7 @@ def test_a_photo_that_was_exchanged_is_noticed(class_folders: Path, tmp_path: Pa
 def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
     header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
     said = json.loads(header)
-    del said["defences"]["jury recovery k=4"]["cover"][key]
+    del said["schemes"]["jury recovery k=4"]["cover"][key]
     (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
     wanted = f"expected '{key}' in the cover of 'jury recovery k=4'"
     assert wanted in certmask("table", tmp_path / "run.jsonl", code=1).stderr
@@ -350,7 +301,7 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_rows(tmp_path: Path) 
     arguments = ["certify", "demo", *SMALL, "--images", "6", "--rule", "jury-recovery", "--rule", "undefended"]
     arguments += ["--backend", "torch"]
     certmask(*arguments, "--out", tmp_path / "whole.jsonl")
-    command = [sys.executable, "-c", "from certmask.cli import main; main()", *arguments, "--out", "cut.jsonl"]
+    command = [*PROGRAM, *arguments, "--out", "cut.jsonl"]
     chance = random.Random(0)
     kills = 0
     while kills < 4:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+from commands import Done, certmask, outcomes
 from PIL import Image
-from test_cli import Done, certmask, outcomes
 
 from certmask.experiments import EXPERIMENTS
 from certmask.zoo import Card, build_model, save_model
@@ -107,14 +107,17 @@ def test_packed_results_are_reported_and_two_forms_refused(here: Path, tmp_path:
 
 
 def check_pages(folder: Path) -> None:
-    """The page of results has a form for every experiment, also for those without a section of their own yet."""
+    """The page of results has a form for every experiment: tables, comparisons, plots, the command that ran it."""
     sys.path.insert(0, str(ROOT / "docs"))
     runs: Any = importlib.import_module("experiment_runs")
-    text = runs.other_sections(folder, ("table1",))
-    assert text.count("## ") == len(MEASURED) - 1
+    tables: Any = importlib.import_module("experiment_tables")
     for name, experiment in MEASURED.items():
-        assert (f": {experiment.title}\n" in text) == (name != "table1")
-        assert (f"](images/{name}--deit--mine" in text) == (experiment.plot is not None)
+        text = tables.measured_tables(folder / name)
+        assert text.count("**deit on mine") == len(experiment.patches_on("mine"))
+        assert all(f"| {row['defence']} |" in text for row in content(folder, name)["rows"])
+        paired = tables.paired_tables(folder / name) if experiment.comparisons else ""
+        assert all(f"**{comparison.question}**" in paired for comparison in experiment.comparisons)
+        assert experiment.plot is None or f"](images/{name}--deit--mine" in tables.plots(folder / name)
     assert {line.split()[2] for line in runs.commands(folder).splitlines()} == MEASURED.keys()
 
 

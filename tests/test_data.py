@@ -15,7 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
-from certmask.data import Framing, load_dataset, pixel_digest, read_photo, to_array, to_tensor
+from certmask.data import Framing, check_source, load_dataset, pixel_digest, read_photo, to_array, to_tensor
+from certmask.data.demo import DEMOS
+from certmask.data.sources import SOURCES, sources_help
 from certmask.errors import DataError
 from certmask.zoo.timm_import import import_timm
 
@@ -54,7 +56,7 @@ def test_an_array_is_the_tensor_bit_for_bit() -> None:
 
 
 def test_photos_are_read_without_torch() -> None:
-    script = "import sys, certmask.data; sys.exit('torch' in sys.modules)"
+    script = "import sys; from certmask.data import *; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -139,6 +141,34 @@ def test_a_bad_file_is_named_in_one_line(kind: str, tmp_path: Path) -> None:
         read_photo(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_every_row_of_the_table_recognises_its_own_form(tmp_path: Path) -> None:
+    """One string of each form, in the table's order; a form that is listed is one that is read."""
+    for name in ("folder/cat", "batches"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("set.tar", "other.tar.gz", "list.csv", "batches/test_batch"):
+        (tmp_path / name).write_bytes(b"")
+    forms = [(row.file, row.reader) for row in SOURCES]
+    for text, file in (
+        ("folder", "folders"),
+        ("set.tar", "tar"),
+        ("set.tar:inside", "tar"),
+        ("set", "tar"),
+        ("list.csv", "csv_file"),
+        ("other.tar.gz", "csv_file"),
+        ("batches", "cifar10"),
+        ("batches:train", "cifar10"),
+    ):
+        assert [name for name, reader in forms if reader.recognises(str(tmp_path / text))][-1] == file
+    for name in DEMOS:
+        assert name in SOURCES[-1].words
+        assert [file for file, reader in forms if reader.recognises(name)] == ["demo"]
+    for name in ("absent", "folder:train"):
+        wanted = "a folder of class folders, a tar, a CSV file or a built-in set (demo, demo-cifar10)"
+        with pytest.raises(DataError, match=re.escape(f"expected {wanted}, got '{tmp_path / name}'")):
+            check_source(str(tmp_path / name))
+    assert sources_help() == "Folder of class folders, tar, CSV, CIFAR-10, demo or demo-cifar10."
 
 
 def test_class_folders_by_alias_number_or_order(tmp_path: Path) -> None:

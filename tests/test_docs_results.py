@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cli import certmask
+from commands import certmask
 
 from certmask import Patch, default_cover
 from certmask.errors import CertmaskError

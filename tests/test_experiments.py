@@ -55,7 +55,7 @@ from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
 from certmask.results.file import read_results
 from certmask.results.statistics import Share, holm
-from certmask.rules import RULES
+from certmask.rules.registry import listed
 
 SIZE = 32
 ALL = [experiment for experiment in EXPERIMENTS.values() if experiment.patches]
@@ -103,7 +103,7 @@ def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
 def test_compared_defences_have_comparable_promises() -> None:
     """Unanimity is compared with juries that detect, recovery only with recovery."""
     for experiment in ALL:
-        promises = {one.name: RULES[one.rule].guarantee for _, one in declared(experiment)}
+        promises = {one.name: listed(one.rule).rule.guarantee for _, one in declared(experiment)}
         for comparison in experiment.comparisons:
             kinds = {promises[comparison.first], promises[comparison.second]}
             assert kinds == {Guarantee.RECOVERY} or Guarantee.RECOVERY not in kinds
@@ -683,5 +683,5 @@ def test_comparisons_that_a_theorem_decides_rest_on_one_cover_or_on_masks_within
                     masks = [{mask.footprint((side, side)) for mask in cover.masks} for cover in covers]
                     assert masks[0] <= masks[1]
                 else:
-                    assert (first.rule, second.rule) == ("jury detection", "published")
+                    assert (first.rule, second.rule) == ("jury-detection", "published")
                     assert covers[0] is covers[1]

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import certmask
 from PIL import Image
 from safetensors.torch import load_file
-from test_cli import certmask
 
 from certmask.certificate import Guarantee
-from certmask.cli.certify import class_aliases
-from certmask.data import load_dataset
-from certmask.data.sources import CIFAR10
+from certmask.data import CIFAR10, load_dataset
 from certmask.errors import ClassifierError, DataError
 from certmask.results.columns import COLUMNS, figures, json_record
 from certmask.results.run import read_run
-from certmask.zoo import load_classifier, shipped_models
+from certmask.zoo import class_aliases, load_classifier, shipped_models
 from certmask.zoo.card import read_card
 from certmask.zoo.models import SHIPPED
 

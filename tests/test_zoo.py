@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import certmask
 from conftest import tiny_network
 from safetensors.torch import save_file
-from test_cli import certmask
 from torch import nn
 
 from certmask.data import Framing, load_dataset
@@ -30,7 +30,7 @@ from certmask.zoo import (
     shipped_models,
 )
 from certmask.zoo.checkpoint import load_weights, read_state_dict
-from certmask.zoo.models import readable_names
+from certmask.zoo.classes import readable_names
 from certmask.zoo.timm_import import import_timm
 
 

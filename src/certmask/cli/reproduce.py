@@ -52,7 +52,7 @@ def reproduce(
     from certmask.cli.choices import Choices
     from certmask.errors import CertmaskError
     from certmask.experiments import PAPER_MODELS, chosen
-    from certmask.experiments.campaign import Campaign, named_data, named_model, numbers
+    from certmask.experiments.campaign import Campaign, named_data, named_model, patch_numbers
     from certmask.experiments.sheets import plan_table
     from certmask.experiments.trials import Limits
     from certmask.report.tables import markdown_table
@@ -62,9 +62,9 @@ def reproduce(
             raise CertmaskError("expected no choice of models, data, images or patches with --from, got one")
         _report(name, from_, from_ if out == OUT else out)
         return
-    limits = Limits(images, few_images, most_masks, numbers(patch_share))
-    models, sources = [named_model(text) for text in model or PAPER_MODELS], [named_data(text) for text in data or []]
-    campaign = Campaign(chosen(name), models, sources, limits, out)
+    limits = Limits(images, few_images, most_masks, patch_numbers(patch_share))
+    experiments, models = chosen(name), [named_model(text) for text in model or PAPER_MODELS]
+    campaign = Campaign(experiments, models, [named_data(text) for text in data or []], limits, out)
     campaign.check()
     if dry_run:
         typer.echo(markdown_table(plan_table(campaign.planned())))
@@ -78,11 +78,10 @@ def _run(campaign: Campaign, choices: Choices) -> None:
     """Run every model on every data set."""
     from dataclasses import replace
 
-    from certmask.cli.certify import class_aliases
     from certmask.cli.console import out as screen
     from certmask.cli.console import progress_bar
     from certmask.data import check_source, load_dataset
-    from certmask.zoo import framing_of
+    from certmask.zoo import class_aliases, framing_of
 
     for source in campaign.data:
         check_source(source.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,24 +20,24 @@ def table(
 
     from certmask.cli.console import out
     from certmask.errors import CertmaskError
-    from certmask.report.report import Assault, Chapter, read_report
+    from certmask.report.report import Chapter, read_report
     from certmask.report.tables import markdown_grid, markdown_text, terminal_grid
 
     if json and markdown:
         raise CertmaskError("expected either --json or --markdown, got both")
-    report = read_report(runs)
-    parts: list[Chapter | Assault] = [*report.chapters, *report.assaults]
-    parts.sort(key=lambda part: runs.index(part.run.path))
+    found = read_report(runs)
+    chapters: list[Chapter[Any]] = [*found.chapters, *found.attacks]
+    chapters.sort(key=lambda chapter: runs.index(chapter.run.path))
     if json:
-        records = [{"run": str(p.run.path), "lines": p.records, "cautions": p.cautions} for p in parts]
-        typer.echo(dumps(records, ensure_ascii=False, indent=2))
+        typer.echo(dumps([chapter.record for chapter in chapters], ensure_ascii=False, indent=2))
         return
-    for part in parts:
+    for chapter in chapters:
         if markdown:
-            covers = [f"- {line}" for line in part.covers]
-            cautions = [f"\n{markdown_text(line)}" for line in part.cautions]
-            typer.echo("\n".join([f"{part.brief.title}\n\n{markdown_grid(part.brief)}\n", *covers, *cautions, ""]))
+            covers = [f"- {line}" for line in chapter.covers]
+            cautions = [f"\n{markdown_text(line)}" for line in chapter.cautions]
+            grid = f"{chapter.brief.title}\n\n{markdown_grid(chapter.brief)}\n"
+            typer.echo("\n".join([grid, *covers, *cautions, ""]))
         else:
-            out.print(terminal_grid(part.brief))
-            for line in (*part.covers, *part.cautions):
+            out.print(terminal_grid(chapter.brief))
+            for line in (*chapter.covers, *chapter.cautions):
                 out.print(f"  {line}", markup=False)

@@ -4,7 +4,7 @@ An experiment is one declaration and one row here; the row drives the command li
 """
 
 from certmask.errors import CertmaskError
-from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Plot, Reported
+from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
 from certmask.experiments.paper_tables import PAPER_MODELS, TABLE1, TABLE2, TABLE3, TABLE4
 from certmask.experiments.sweeps import APPENDIX_D, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, FOLD, PARETO
 
@@ -26,14 +26,12 @@ def chosen(name: str) -> tuple[Experiment, ...]:
 
 
 __all__ = [
-    "COUNTS",
     "EXPERIMENTS",
     "PAPER_MODELS",
     "Comparison",
     "DeclaredDefence",
     "Experiment",
     "LabelledPatch",
-    "Plot",
     "Reported",
     "chosen",
 ]

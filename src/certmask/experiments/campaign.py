@@ -12,6 +12,7 @@ import torch
 from certmask.certify import Progress, recorded, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset
+from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, built_cover, check_patches, slug, trials
@@ -31,6 +32,12 @@ class Named:
     weights: Path | None = None
 
 
+LoadModel = Callable[[Named], Classifier]
+LoadData = Callable[[Named, Named, Classifier], Dataset]
+Say = Callable[[str], None]
+Bar = Callable[[int], AbstractContextManager[Progress]]
+
+
 def named_model(text: str) -> Named:
     """``NAME``, ``NAME=WEIGHTS`` or a checkpoint with a card; ``…/mine/model.safetensors`` is called mine."""
     name, _, weights = text.partition("=")
@@ -48,7 +55,7 @@ def named_data(text: str) -> Named:
     return Named(slug(label), source)
 
 
-def numbers(text: str | None) -> frozenset[str] | None:
+def patch_numbers(text: str | None) -> frozenset[str] | None:
     """``1,2,3`` → the numbers of patches, as text."""
     return None if text is None else frozenset(part.strip().removesuffix("%").strip() for part in text.split(","))
 
@@ -84,38 +91,39 @@ class Campaign:
             for trial in trials(experiment, model.label, source.label, input_size(model.name), self.limits)
         ]
 
-    def run(
-        self,
-        load: Callable[[Named], Classifier],
-        photos: Callable[[Named, Named, Classifier], Dataset],
-        fixed: float | None,
-        say: Callable[[str], None],
-        bar: Callable[[int], AbstractContextManager[Progress]],
-    ) -> None:
+    def run(self, model_of: LoadModel, data_of: LoadData, fixed: float | None, say: Say, bar: Bar) -> None:
         """Do, or continue, every trial; without a ``fixed`` margin one is measured for each model and data set."""
         for model in self.models:
             torch.compiler.reset()  # torch stops compiling after a few models
-            classifier = load(model)
+            classifier = model_of(model)
             for source in self.data:
-                dataset, margin = photos(model, source, classifier), fixed
+                dataset, margin = data_of(model, source, classifier), fixed
                 for experiment in self.experiments:
                     for trial in trials(experiment, model.label, source.label, classifier.size, self.limits):
-                        path = trial.path(self.folder)
-                        own = margin
-                        if own is None or (fixed is None and path.exists()):
-                            cover = built_cover(trial.declared[0], trial.patch, trial.image)
-                            own, origin = run_margin(classifier, [cover], dataset, recorded(path)[0])
-                            say(f"margin {own:.3g} ({origin})")
+                        own = self._margin(trial, classifier, dataset, margin, say, given=fixed is not None)
                         margin = own if margin is None else margin
-                        _announce(trial, len(dataset.spread(trial.images)), say, given=fixed is not None)
+                        _announce(trial, dataset, say, given=fixed is not None)
                         with bar(len(dataset.spread(trial.images))) as progress:
                             trial.perform(classifier, dataset, self.folder, progress, own, given=fixed is not None)
 
+    def _margin(
+        self, trial: Trial, classifier: Classifier, dataset: Dataset, known: float | None, say: Say, *, given: bool
+    ) -> float:
+        """As given, as in the trial's file, as known from the trial before, or measured."""
+        path = trial.path(self.folder)
+        if known is not None and (given or not path.exists()):
+            return known
+        engine = Engine(classifier, [built_cover(trial.declared[0], trial.patch, trial.image)])
+        margin, origin = run_margin(engine, dataset, recorded(path)[0])
+        say(f"margin {margin:.3g} ({origin})")
+        return margin
 
-def _announce(trial: Trial, count: int, say: Callable[[str], None], *, given: bool) -> None:
+
+def _announce(trial: Trial, dataset: Dataset, say: Say, *, given: bool) -> None:
     left_out = [declared.name for declared in trial.declared if declared.in_logarithms and not given]
     if left_out:
         say(f"left out without --margin NUMBER: {'; '.join(left_out)}")
+    count = len(dataset.spread(trial.images))
     few = f" (only {count}: a cover has so many masks)" if trial.few else ""
     say(f"{trial.path(Path()).stem}: {len(trial.declared)} defences, {count:,} images{few}")
 

@@ -43,7 +43,7 @@ class LabelledPatch:
 
 @dataclass(frozen=True)
 class DeclaredDefence:
-    """A rule by name on a cover whose mask has a side of its own or such that ``per_axis`` masks cover once.
+    """A rule, as the command line calls it, on a cover: the mask has a side, or ``per_axis`` such masks cover once.
 
     ``paper`` is the method's name in the paper's table, ``series`` the line of a plot that the defence is a point of.
     """
@@ -56,7 +56,7 @@ class DeclaredDefence:
     mask: int | None = None
     per_axis: int | None = None
     paper: str = ""
-    parameters: Mapping[str, str | bool] = field(default_factory=dict, hash=False)
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if (self.mask is None) == (self.per_axis is None):

@@ -54,20 +54,16 @@ class Entry:
 
 def finished_trials(experiment: Experiment, folder: Path) -> list[FinishedTrial]:
     """The results of an experiment under ``folder`` by model, data and patch; those without an image are left out."""
-    paths = [path for path in result_paths(experiment, folder) if _has_rows(path)]
-    if not paths:
+    empty = unstarted(experiment, folder)
+    found = [_finished(experiment, path) for path in result_paths(experiment, folder) if path not in empty]
+    if not found:
         raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
-    found = [_finished(experiment, path) for path in paths]
     return sorted(found, key=lambda trial: (trial.model, trial.data, trial.patch.side, trial.few))
 
 
 def unstarted(experiment: Experiment, folder: Path) -> list[Path]:
     """Results files of trials that were stopped before their first image was done: a header and no more."""
-    return [path for path in result_paths(experiment, folder) if not _has_rows(path)]
-
-
-def _has_rows(path: Path) -> bool:
-    return bool(read_results(path)[1])
+    return [path for path in result_paths(experiment, folder) if not read_results(path)[1]]
 
 
 def result_paths(experiment: Experiment, folder: Path) -> list[Path]:

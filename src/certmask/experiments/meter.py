@@ -72,15 +72,17 @@ def read_stretches(results: Path) -> list[Stretch]:
 
 
 def milliseconds_per_pass(stretches: list[Stretch]) -> float | None:
-    passes = sum(one.passes for one in stretches)
-    return 1000 * sum(one.seconds for one in stretches) / passes if passes else None
+    return _per_pass([(one.passes, 1000 * one.seconds) for one in stretches])
 
 
 def joules_per_pass(stretches: list[Stretch]) -> float | None:
     """Over the stretches whose energy is known."""
-    known = [(one.passes, one.joules) for one in stretches if one.joules is not None]
+    return _per_pass([(one.passes, one.joules) for one in stretches if one.joules is not None])
+
+
+def _per_pass(known: list[tuple[int, float]]) -> float | None:
     passes = sum(count for count, _ in known)
-    return sum(joules for _, joules in known) / passes if passes else None
+    return sum(amount for _, amount in known) / passes if passes else None
 
 
 def energy_counter(device: torch.device) -> EnergyCounter:

@@ -37,10 +37,11 @@ Point = tuple[float, Share, Entry]
 
 def draw(experiment: Experiment, found: Sequence[Entry], folder: Path) -> list[Path]:
     """Draw the experiment's plot for every model, data set and patch; nothing where it declares none."""
+    if experiment.plot is None:
+        return []
     groups = pictures(experiment, found)
     for name, group in groups.items():
-        assert experiment.plot is not None
-        _draw_one(experiment, experiment.plot, group, folder / name)
+        save_figure(_picture(experiment, experiment.plot, group), folder / name)
     return [folder / name for name in groups]
 
 
@@ -48,14 +49,14 @@ def pictures(experiment: Experiment, found: Sequence[Entry]) -> dict[str, list[E
     """File names of the experiment's pictures, and what each shows; trials of a handful of images are left out."""
     groups: dict[str, list[Entry]] = {}
     for entry in found:
-        if experiment.plot is not None and not entry.trial.few:
-            trial = entry.trial
+        trial = entry.trial
+        if experiment.plot is not None and not trial.few:
             patch = "" if experiment.plot.panels[0][0] == "patch" else f"--{trial.patch.slug}"
             groups.setdefault(f"{experiment.name}--{trial.model}--{trial.data}{patch}.png", []).append(entry)
     return groups
 
 
-def _draw_one(experiment: Experiment, plot: Plot, found: Sequence[Entry], path: Path) -> None:
+def _picture(experiment: Experiment, plot: Plot, found: Sequence[Entry]) -> Figure:
     columns = 2 if len(plot.panels) == 4 else len(plot.panels)
     rows = -(-len(plot.panels) // columns)
     figure = Figure(figsize=(5.2 * columns, 3.6 * rows + 1.3), layout="constrained")
@@ -73,7 +74,7 @@ def _draw_one(experiment: Experiment, plot: Plot, found: Sequence[Entry], path: 
     legend = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(_title(experiment, found), fontsize=11)
-    save_figure(figure, path)
+    return figure
 
 
 def _title(experiment: Experiment, found: Sequence[Entry]) -> str:

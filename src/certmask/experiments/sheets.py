@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -212,19 +213,15 @@ def runs_table(found: Sequence[FinishedTrial], unstarted: Sequence[Path]) -> Tab
     return full_table("Runs", RUNS, found, [f"No image is done yet in {path.name}." for path in unstarted])
 
 
-def counted(key: str, heading: str, group: str = "") -> Column[dict[str, Any]]:
-    return Column(key, COUNT, lambda count: count[key], heading, group)
-
-
 MASK_COUNTS: list[Column[dict[str, Any]]] = [
-    Column("patch", WORDS, lambda count: count["patch"], "patch on 224"),
-    counted("side", "side"),
-    counted("mask", "mask"),
-    counted("paper_once", "k = 1", FORMULAS),
-    counted("paper_offset", f"Offset, k = {K}", FORMULAS),
-    counted("paper_bound", f"lower bound, k = {K}", FORMULAS),
-    counted("exact_once", "k = 1", EXACT),
-    counted("exact_k", f"k = {K}", EXACT),
+    Column("patch", WORDS, itemgetter("patch"), "patch on 224"),
+    Column("side", COUNT, itemgetter("side"), "side"),
+    Column("mask", COUNT, itemgetter("mask"), "mask"),
+    Column("paper_once", COUNT, itemgetter("paper_once"), "k = 1", FORMULAS),
+    Column("paper_offset", COUNT, itemgetter("paper_offset"), f"Offset, k = {K}", FORMULAS),
+    Column("paper_bound", COUNT, itemgetter("paper_bound"), f"lower bound, k = {K}", FORMULAS),
+    Column("exact_once", COUNT, itemgetter("exact_once"), "k = 1", EXACT),
+    Column("exact_k", COUNT, itemgetter("exact_k"), f"k = {K}", EXACT),
     Column(
         "surplus", WRITTEN, lambda c: f"{100 * (c['paper_offset'] / c['exact_k'] - 1):.0f} %", "Offset above minimum"
     ),

@@ -34,11 +34,8 @@ def of_masks(sides: Iterable[int]) -> tuple[DeclaredDefence, ...]:
 
 
 FIGURE_MASK_SIZE = Experiment(
-    name="figure-mask-size",
-    title="Effect of the mask size, k = 6",
-    place="Figure: the effect of mask size on defense performance",
-    patches=TWO_PERCENT,
-    defences=lambda _: of_masks((40, 48, 56, 64, 80, 96, 120)),
+    "figure-mask-size", "Effect of the mask size, k = 6", "Figure: the effect of mask size on defense performance",
+    TWO_PERCENT, lambda _: of_masks((40, 48, 56, 64, 80, 96, 120)),
     reported=(
         Reported("mask 40", "ViT", "imagenet", "2 %", MASK_TEXT, robust=76.0, robust_sign="about"),
         Reported("mask 120", "ViT", "imagenet", "2 %", MASK_TEXT, robust=62.0, robust_sign="about"),
@@ -52,7 +49,7 @@ FIGURE_MASK_SIZE = Experiment(
         "The paper does not say which patch this figure is about; 2 % is our reading (a 3 % patch leaves a mask of 40 "
         "pixels an effective coverage of one pixel: 301,056 masks).",
     ),
-)
+)  # fmt: skip
 
 
 def larger_patches(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
@@ -67,11 +64,9 @@ def larger_patches(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
 
 
 FIGURE_PATCH_SIZE = Experiment(
-    name="figure-patch-size",
-    title="Larger patches, k = 6",
-    place="Figures: clean and certified robust accuracy under different patch sizes",
-    patches={"imagenet": tuple(LabelledPatch(f"{side} px", side) for side in range(30, 131, 20))},
-    defences=larger_patches,
+    "figure-patch-size", "Larger patches, k = 6",
+    "Figures: clean and certified robust accuracy under different patch sizes",
+    {"imagenet": tuple(LabelledPatch(f"{side} px", side) for side in range(30, 131, 20))}, larger_patches,
     reported=(
         Reported("CM", "ViT", "imagenet", "130 px", PATCH_TEXT, 80.0, 66.8, clean_sign="above", robust_sign="about"),
         Reported("PC", "ViT", "imagenet", "130 px", PATCH_TEXT, robust=0.0, robust_sign="about"),
@@ -82,17 +77,14 @@ FIGURE_PATCH_SIZE = Experiment(
     ),
     plot=Plot.against("patch", "clean_accuracy", "published_test", "certified_detection", "certified_recovery"),
     notes=("The paper does not give the masks of these figures; here the mask is 16 pixels larger than the patch.",),
-)
+)  # fmt: skip
 
 PRINTED_D = {56: (81.7, 68.5), 88: (79.9, 61.4), 120: (79.5, 54.3)}
 """Mask side: clean and robust, ResNet on ImageNet."""
 
 APPENDIX_D = Experiment(
-    name="appendix-d",
-    title="Larger masks, k = 6",
-    place="Appendix D",
-    patches={"imagenet": (PATCHES["2 %"], PATCHES["3 %"])},
-    defences=lambda patch: of_masks(sorted({MASKS[patch.label], *PRINTED_D})),
+    "appendix-d", "Larger masks, k = 6", "Appendix D",
+    {"imagenet": (PATCHES["2 %"], PATCHES["3 %"])}, lambda patch: of_masks(sorted({MASKS[patch.label], *PRINTED_D})),
     reported=(
         *(Reported(f"mask {side}", "ResNet", "imagenet", "2 %", CNN, *row) for side, row in PRINTED_D.items()),
         Reported("mask 48", "ViT", "imagenet", "2 %", VIT, 84.5, 75.5),
@@ -108,7 +100,7 @@ APPENDIX_D = Experiment(
         "The ViT figures are those of Table 1 for 2 % (mask 48). MSGreedyCutout is a way to train: its figure is given "
         "alone.",
     ),
-)
+)  # fmt: skip
 
 FOLDS = {1: (1, 1), 2: (1, 2), 4: (2, 2), 6: (2, 3), 9: (3, 3)}
 
@@ -135,18 +127,14 @@ def against_one_mask(k: int, pairs: str) -> Comparison:
 
 
 FOLD = Experiment(
-    name="fold",
-    title="Recovery and detection against the fold, mask 80",
-    place="beyond the paper",
-    patches=TWO_PERCENT,
-    defences=by_fold,
+    "fold", "Recovery and detection against the fold, mask 80", "beyond the paper", TWO_PERCENT, by_fold,
     comparisons=(
         *(against_one_mask(k, pairs) for k in (4, 9) for pairs in ("aligned", "all")),
         Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6", SAME_COVER),
         Comparison("juries: k = 9 against k = 1", "jury detection k=9", "jury detection k=1"),
     ),
     plot=Plot.against("k", "published_test", "certified_detection", "false_alerts", "certified_recovery"),
-)
+)  # fmt: skip
 
 PRICED_MASKS = (112, 96, 80, 64)
 ALL_PAIRS_FROM = {4: 64, 9: 80}
@@ -171,11 +159,7 @@ def priced(mask: int, k: int, pairs: str, aggregate: str = "mean probability") -
 
 
 PARETO = Experiment(
-    name="pareto",
-    title="Certified recovery against passes",
-    place="beyond the paper",
-    patches=TWO_PERCENT,
-    defences=by_price,
+    "pareto", "Certified recovery against passes", "beyond the paper", TWO_PERCENT, by_price,
     comparisons=tuple(
         Comparison(question, f"jury recovery {juries}", f"PatchCleanser {grid}")
         for question, juries, grid in (
@@ -192,4 +176,4 @@ PARETO = Experiment(
     plot=Plot(
         (("proof", "certified_recovery"), ("answer", "certified_recovery"), ("answer", "clean_accuracy")), front=True
     ),
-)
+)  # fmt: skip

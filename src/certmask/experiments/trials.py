@@ -13,12 +13,14 @@ from certmask.certify import Progress, certify_run
 from certmask.classifier import Classifier
 from certmask.covers import TILINGS, Cover
 from certmask.data import Dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence, engine_covers
+from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, scaled
 from certmask.experiments.meter import Meter, add_stretch, energy_counter
 from certmask.geometry import smallest_mask
-from certmask.rules import AGGREGATES, RULES, JuryRecovery, PatchCleanser, Undefended
+from certmask.rules import JuryRecovery, PatchCleanser, Undefended
+from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Patch, Size
 
 FEW = "-few"
@@ -50,11 +52,10 @@ def built_defence(
     declared: DeclaredDefence, labelled: LabelledPatch, image: Size, margin: float = 0.0
 ) -> MaskedDefence:
     """The declared defence against this patch on an input of this size."""
-    parameters: dict[str, Any] = dict(declared.parameters)
-    if "aggregate" in parameters:
-        parameters["aggregate"] = AGGREGATES[parameters["aggregate"]]()
-    rule = RULES[declared.rule](**parameters, margin=margin)
-    return MaskedDefence(built_cover(declared, labelled, image), rule, declared.name)
+    wishes: dict[str, Any] = {"margin": margin, **declared.parameters}
+    if "aggregate" in wishes:
+        wishes["aggregate"] = aggregate_named(wishes["aggregate"])
+    return MaskedDefence(built_cover(declared, labelled, image), listed(declared.rule).made(**wishes), declared.name)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Trial:
         meter = Meter(progress, energy_counter(classifier.device))
         try:
             defences = self.defences(margin, logarithms=given)
-            certify_run(classifier, dataset.spread(self.images), defences, self.path(folder), progress=meter)
+            engine = Engine(classifier, engine_covers(defences))
+            certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
         finally:
             add_stretch(self.path(folder), meter.stretch())
 
@@ -117,9 +119,11 @@ def _pairs(defence: MaskedDefence) -> int:
 
 
 def trials(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Trial]:
-    """One per patch; defences with too many masks get a trial of their own, the exact minimum beside them."""
+    """One per patch that is asked for; defences with too many masks get their own, the exact minimum beside them."""
     found = []
-    for patch in wanted_patches(experiment, data, limits.patches):
+    for patch in experiment.patches_on(data):
+        if limits.patches is not None and patch.number not in limits.patches | {"none"}:
+            continue
         declared = experiment.defences(patch)
         absurd = [one for one in declared if len(built_cover(one, patch, image)) > limits.most_masks]
         usual = tuple(one for one in declared if one not in absurd)
@@ -130,11 +134,6 @@ def trials(experiment: Experiment, model: str, data: str, image: Size, limits: L
             images = min(limits.few_images, limits.images or limits.few_images)
             found.append(Trial(experiment, model, data, patch, image, beside, images, few=True))
     return found
-
-
-def wanted_patches(experiment: Experiment, data: str, numbers: frozenset[str] | None) -> list[LabelledPatch]:
-    """The patches of an experiment whose number is asked for; without a patch there is nothing to choose."""
-    return [p for p in experiment.patches_on(data) if numbers is None or p.number in numbers or p.number == "none"]
 
 
 def check_patches(experiments: Sequence[Experiment], data: Sequence[str], numbers: frozenset[str] | None) -> None:

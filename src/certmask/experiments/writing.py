@@ -9,35 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from certmask.errors import ResultsError
+from certmask.experiments import sheets
 from certmask.experiments.arithmetic import mask_counts
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.measured import entries, finished_trials, paired, result_paths, unmeasured, unstarted
 from certmask.experiments.panels import draw
-from certmask.experiments.sheets import (
-    PAIRED,
-    counts_table,
-    entry_record,
-    measured_table,
-    paired_table,
-    reported_table,
-    runs_table,
-)
 from certmask.report.tables import Table, csv_text, markdown_table
 from certmask.results.columns import json_record
 
 
 @dataclass(frozen=True)
 class Written:
-    """The tables of an experiment as Markdown, where they lie, and how much is in them."""
+    """The tables of an experiment as Markdown, and one line that says what is in them and where they lie."""
 
-    title: str
-    contents: str
-    path: Path
+    line: str
     markdown: str
-
-    @property
-    def line(self) -> str:
-        return f"{self.title}: {self.contents} in {self.path}"
 
 
 def reportable(experiments: Sequence[Experiment], results: Path) -> list[Experiment]:
@@ -53,17 +39,17 @@ def write_tables(experiment: Experiment, results: Path, out: Path) -> Written:
     found = finished_trials(experiment, results)
     measured = [entry for trial in found for entry in entries(experiment, trial)]
     pairs, alone = paired(experiment.comparisons, found), unmeasured(experiment, measured)
-    tables = [measured_table(experiment, measured)]
-    tables += [paired_table(pairs)] if pairs else []
-    tables += [reported_table(alone)] if alone else []
-    tables.append(runs_table(found, unstarted(experiment, results)))
-    records = [entry_record(entry) for entry in measured]
+    tables = [sheets.measured_table(experiment, measured)]
+    tables += [sheets.paired_table(pairs)] if pairs else []
+    tables += [sheets.reported_table(alone)] if alone else []
+    tables.append(sheets.runs_table(found, unstarted(experiment, results)))
+    records = [sheets.entry_record(entry) for entry in measured]
     content = {
         "experiment": experiment.name,
         "title": experiment.title,
         "place": experiment.place,
         "rows": records,
-        "paired": [json_record(PAIRED, pair) for pair in pairs],
+        "paired": [json_record(sheets.PAIRED, pair) for pair in pairs],
         "reported_only": [asdict(reported) for reported in alone],
     }
     draw(experiment, measured, out / experiment.name)
@@ -75,7 +61,7 @@ def _write_counts(experiment: Experiment, folder: Path) -> Written:
     records = mask_counts()
     contents = f"no runs, {_number(len(records), 'row')} of arithmetic"
     content = {"experiment": experiment.name, "rows": records}
-    return _written(folder, contents, [counts_table(experiment.title)], records, content)
+    return _written(folder, contents, [sheets.counts_table(experiment.title)], records, content)
 
 
 def _number(count: int, what: str) -> str:
@@ -93,7 +79,7 @@ def _written(
         (folder / "table.json").write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"expected a folder for tables, got {folder} ({error.strerror})") from None
-    return Written(tables[0].title, contents, folder / "table.md", markdown)
+    return Written(f"{tables[0].title}: {contents} in {folder / 'table.md'}", markdown)
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

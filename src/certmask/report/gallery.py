@@ -13,7 +13,7 @@ from certmask.certificate import Guarantee
 from certmask.covers import Cover, cover_from
 from certmask.data import load_dataset
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
-from certmask.data.sources import IMAGENET_CLASSES
+from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ResultsError
 from certmask.report.report import Report
 from certmask.report.thumbnails import Photos, jury, saved_picture, seen_photo, thumbnail, with_frame, with_jury
@@ -67,7 +67,7 @@ def exhibitions(report: Report, album: Album) -> list[tuple[str, list[Card]]]:
     known = [run for run in report.runs if any(row["image"] in album.photos for row in run.rows)]
     sources: list[tuple[str, Callable[[int], list[Card]]]] = [
         *((f"Attacked pictures: {a.run.name}", partial(attack_cards, a.run, report.runs, album))
-          for a in report.assaults),
+          for a in report.attacks),
         *((f"Photos: {run.name}", partial(photo_cards, run, album)) for run in known),
     ]  # fmt: skip
     left = album.cards
@@ -76,7 +76,7 @@ def exhibitions(report: Report, album: Album) -> list[tuple[str, list[Card]]]:
         cards = cards_of(left // (len(sources) - place))
         left -= len(cards)
         found.append((title, cards))
-    return [*found[len(report.assaults) :], *found[: len(report.assaults)]]
+    return [*found[len(report.attacks) :], *found[: len(report.attacks)]]
 
 
 def fate(outcome: Row, label: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from certmask.certificate import Guarantee
@@ -22,7 +21,7 @@ from certmask.report.plots import (
 )
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
 from certmask.report.tables import Table, full_table, html_table
-from certmask.report.words import LIMITS, attacked, setting
+from certmask.report.words import LIMITS, setting
 from certmask.results.columns import COLUMNS, Figures
 from certmask.results.run import Run
 
@@ -49,21 +48,17 @@ TERMS = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """A title and what stands under it."""
-
-    title: str
-    parts: Sequence[Markup]
+Section = tuple[str, Sequence[Markup]]
+"""A title and what stands under it."""
 
 
 def page(report: Report, album: Album) -> str:
     """The whole page; the same input gives the same bytes."""
     title = "What was proved" if report.chapters else "What was attacked"
     body, links = [], []
-    for number, section in enumerate(sections(report, album), start=1):
-        body.append(tag("section", tag("h2", section.title), *section.parts, id=f"section-{number}"))
-        links.append(tag("a", section.title, href=f"#section-{number}"))
+    for number, (name, parts) in enumerate(sections(report, album), start=1):
+        body.append(tag("section", tag("h2", name), *parts, id=f"section-{number}"))
+        links.append(tag("a", name, href=f"#section-{number}"))
     main = tag("main", tag("h1", title), *_opening(report), tag("nav", *links), *body, tag("footer", FOOTER))
     return f"<!doctype html>\n{tag('html', _head(title), tag('body', main), lang='en')}\n"
 
@@ -83,41 +78,37 @@ def _head(title: str) -> Markup:
 def _opening(report: Report) -> list[Markup]:
     """The worst news if there is any, then the summary in words."""
     parts = [tag("p", line, class_="broken") for line in report.broken]
-    several = len(report.chapters) + len(report.assaults) > 1
+    several = len(report.chapters) + len(report.attacks) > 1
     for chapter in report.chapters:
         name = tag("b", f"{chapter.run.name}. ") if several else Markup("")
         parts.append(tag("p", name, setting(chapter.run, chapter.lines), class_="lede"))
         parts.append(tag("ul", *(tag("li", sentence) for sentence in chapter.sentences)))
-    for assault in report.assaults:
-        words = joined(tag("b", f"{assault.run.name}, attacks. "), " ".join(attacked(assault.lines)))
+    for attack in report.attacks:
+        words = joined(tag("b", f"{attack.run.name}, attacks. "), " ".join(attack.sentences))
         parts.append(tag("p", words, class_="lede"))
     return [*parts, tag("p", LIMITS, class_="note")]
 
 
 def sections(report: Report, album: Album) -> list[Section]:
     """All sections that have something to say, in order."""
-    attacks = [
-        Section(f"Attacks: {a.run.name}", [tag("p", " ".join(attacked(a.lines))), html_table(a.table)])
-        for a in report.assaults
-    ]
     terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
-    found = [
-        *map(_chapter, report.chapters),
-        Section("Compared", list(_comparison(report))),
-        *attacks,
-        *(Section(title, _boxes(cards)) for title, cards in exhibitions(report, album)),
-        Section("What the words mean", [tag("dl", *terms, class_="terms")]),
-        Section("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.assaults))]),
+    found: list[Section] = [
+        *((chapter.run.name, _chapter(chapter)) for chapter in report.chapters),
+        ("Compared", list(_comparison(report))),
+        *((f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)]) for a in report.attacks),
+        *((title, _boxes(cards)) for title, cards in exhibitions(report, album)),
+        ("What the words mean", [tag("dl", *terms, class_="terms")]),
+        ("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
     ]
-    return [section for section in found if section.parts]
+    return [section for section in found if section[1]]
 
 
-def _chapter(chapter: Chapter) -> Section:
+def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
     """Table, cautions and plots of one run."""
     parts = [html_table(chapter.table), *(tag("p", line, class_="caution") for line in chapter.cautions)]
     for svg, caption in ((share_bars(chapter.lines), BARS), (dissent_plot(chapter.run, chapter.lines), DISSENT)):
         parts += [_picture(svg, caption)] if svg else []
-    return Section(chapter.run.name, parts)
+    return parts
 
 
 def _comparison(report: Report) -> Iterator[Markup]:

@@ -6,34 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from certmask.errors import ResultsError
-from certmask.report.tables import (
-    Table,
-    brief_table,
-    csv_text,
-    full_table,
-    latex_table,
-    latex_text,
-    markdown_table,
-    markdown_text,
-)
+from certmask.report import tables
+from certmask.report.tables import Table, brief_table, full_table, markdown_text
 from certmask.report.words import LIMITS, PROVED, attacked, broken_proofs, caption, cautions, proved, setting
-from certmask.results.columns import (
-    ATTACK_COLUMNS,
-    COLUMNS,
-    CONTEST_COLUMNS,
-    UNITS,
-    AttackFigures,
-    Figures,
-    attack_figures,
-    csv_record,
-    figures,
-    json_record,
-)
+from certmask.results import columns
+from certmask.results.columns import AttackFigures, Column, Figures, attack_figures, csv_record, figures
 from certmask.results.run import Run, read_runs
 from certmask.results.statistics import Contest, contests
+
+T = TypeVar("T")
 
 FIGURES_NOTE = (
     "In brackets: 95 % confidence intervals (Wilson). Milliseconds: passes × the run's mean time of one pass."
@@ -49,82 +33,51 @@ ATTACKS_NOTE = (
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """One certification run with its figures."""
+class Chapter(Generic[T]):
+    """One results file: its figures in tables for a page and for a terminal, what they say, what to beware of."""
 
     run: Run
-    lines: list[Figures]
+    lines: list[T]
+    columns: list[Column[T]]
+    table: Table
+    brief: Table
+    sentences: list[str]
+    cautions: list[str]
 
     @property
-    def sentences(self) -> list[str]:
-        return proved(self.lines)
-
-    @property
-    def cautions(self) -> list[str]:
-        return cautions(self.run)
+    def record(self) -> dict[str, Any]:
+        """Figures and cautions as JSON has them."""
+        lines = [columns.json_record(self.columns, line) for line in self.lines]
+        return {"run": str(self.run.path), "lines": lines, "cautions": self.cautions}
 
     @property
     def covers(self) -> list[str]:
-        """The masks of each defence in words."""
-        return [f"{line.defence}: {line.cover}" for line in self.lines if line.cover]
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The figures for JSON; passes also under their former names."""
-        former = [{"passes": x.answer_passes, "certificate_passes": x.proof_passes or 0.0} for x in self.lines]
-        return [{**json_record(COLUMNS, x), **names} for x, names in zip(self.lines, former, strict=True)]
-
-    @property
-    def brief(self) -> Table:
-        """The table for a terminal."""
-        model, data = self.run.model, self.run.data
-        done = f"{len(self.run.rows)} of {data['images']} images, {data['name']}"
-        title = f"{self.run.path.name}: {done}, {model['name']} {model['precision']}; {UNITS}"
-        return brief_table(title, COLUMNS, self.lines)
-
-    @property
-    def table(self) -> Table:
-        return full_table(caption(self.run, self.lines), COLUMNS, self.lines, [FIGURES_NOTE])
+        """The masks of each defence that certifies with some."""
+        return [f"{line['defence']}: {line['cover']}" for line in self.record["lines"] if line.get("cover")]
 
 
-@dataclass(frozen=True)
-class Assault:
-    """One attack run with its figures."""
+def certified_chapter(run: Run) -> Chapter[Figures]:
+    lines, shown, model, data = figures(run), columns.COLUMNS, run.model, run.data
+    done = f"{len(run.rows)} of {data['images']} images, {data['name']}"
+    title = f"{run.path.name}: {done}, {model['name']} {model['precision']}; {columns.UNITS}"
+    table = full_table(caption(run, lines), shown, lines, [FIGURES_NOTE])
+    return Chapter(run, lines, shown, table, brief_table(title, shown, lines), proved(lines), cautions(run))
 
-    run: Run
-    lines: list[AttackFigures]
 
-    @property
-    def cautions(self) -> list[str]:
-        return broken_proofs(self.run.name, self.lines)
-
-    @property
-    def covers(self) -> list[str]:
-        return []
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        return [json_record(ATTACK_COLUMNS, line) for line in self.lines]
-
-    @property
-    def brief(self) -> Table:
-        """The table for a terminal."""
-        model = self.run.model
-        title = f"{self.run.path.name}: {len(self.run.rows):,} attempts, {model['name']} {model['precision']}"
-        return brief_table(title, ATTACK_COLUMNS, self.lines)
-
-    @property
-    def table(self) -> Table:
-        title = f"{self.run.name}: {len(self.run.rows):,} attempts, {self.run.model['name']}"
-        return full_table(title, ATTACK_COLUMNS, self.lines, [ATTACKS_NOTE])
+def attacked_chapter(run: Run) -> Chapter[AttackFigures]:
+    lines, shown, model = attack_figures(run), columns.ATTACK_COLUMNS, run.model
+    title = f"{len(run.rows):,} attempts, {model['name']}"
+    table = full_table(f"{run.name}: {title}", shown, lines, [ATTACKS_NOTE])
+    brief = brief_table(f"{run.path.name}: {title} {model['precision']}", shown, lines)
+    return Chapter(run, lines, shown, table, brief, attacked(lines), broken_proofs(run.name, lines))
 
 
 @dataclass(frozen=True)
 class Report:
     """Certification runs and attacks, read from results files alone."""
 
-    chapters: list[Chapter] = field(default_factory=list)
-    assaults: list[Assault] = field(default_factory=list)
+    chapters: list[Chapter[Figures]] = field(default_factory=list)
+    attacks: list[Chapter[AttackFigures]] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Run]:
@@ -141,17 +94,12 @@ class Report:
 
     @property
     def contests_table(self) -> Table:
-        return full_table("Paired on the same images", CONTEST_COLUMNS, self.contests, [CONTESTS_NOTE])
+        return full_table("Paired on the same images", columns.CONTEST_COLUMNS, self.contests, [CONTESTS_NOTE])
 
     @property
     def broken(self) -> list[str]:
         """One sentence per proved certificate that an attack broke."""
-        return [line for assault in self.assaults for line in assault.cautions]
-
-    @property
-    def tables(self) -> list[Table]:
-        paired = [self.contests_table] if self.contests else []
-        return [*(c.table for c in self.chapters), *paired, *(a.table for a in self.assaults)]
+        return [line for attack in self.attacks for line in attack.cautions]
 
     def price_groups(self) -> list[list[Figures]]:
         """Defences of one proved guarantee for one model, data set and threat: at least two, so that prices compare."""
@@ -167,8 +115,8 @@ class Report:
 
 def read_report(paths: Sequence[Path]) -> Report:
     """Read results files of ``certify`` and ``attack``."""
-    runs, attacks = read_runs(paths)
-    return Report([Chapter(run, figures(run)) for run in runs], [Assault(run, attack_figures(run)) for run in attacks])
+    certified, attacks = read_runs(paths)
+    return Report([*map(certified_chapter, certified)], [*map(attacked_chapter, attacks)])
 
 
 def markdown(report: Report) -> str:
@@ -178,33 +126,35 @@ def markdown(report: Report) -> str:
         words = [setting(chapter.run, chapter.lines), *chapter.sentences, *chapter.cautions]
         parts += _markdown_section(chapter.run, words, chapter.table)
     if report.contests:
-        parts.append(markdown_table(report.contests_table))
-    for assault in report.assaults:
-        parts += _markdown_section(assault.run, attacked(assault.lines), assault.table)
+        parts.append(tables.markdown_table(report.contests_table))
+    for attack in report.attacks:
+        parts += _markdown_section(attack.run, attack.sentences, attack.table)
     return "\n".join([*parts, f"{markdown_text(LIMITS)}\n"])
 
 
 def _markdown_section(run: Run, words: Sequence[str], table: Table) -> list[str]:
     paragraphs = [f"{markdown_text(line)}\n" for line in words]
-    return [f"## {markdown_text(run.name)}\n", *paragraphs, markdown_table(table)]
+    return [f"## {markdown_text(run.name)}\n", *paragraphs, tables.markdown_table(table)]
 
 
 def latex(report: Report) -> str:
     """The tables, to be put in with ``\\input``."""
-    warnings = [f"\\textbf{{{latex_text(line)}}}\n" for line in report.broken]
     needs = "% Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
-    return "\n".join([needs, *warnings, *map(latex_table, report.tables)])
+    warnings = [f"\\textbf{{{tables.latex_text(line)}}}\n" for line in report.broken]
+    paired = [report.contests_table] if report.contests else []
+    shown = [*(c.table for c in report.chapters), *paired, *(a.table for a in report.attacks)]
+    return "\n".join([needs, *warnings, *map(tables.latex_table, shown)])
 
 
 def csv_files(report: Report, path: Path) -> dict[Path, str]:
     """One file per kind of table, machine-readable: figures in ``path``, the others beside it."""
-    attacks = [line for assault in report.assaults for line in assault.lines]
-    named = {
-        path: [csv_record(COLUMNS, line) for line in report.lines],
-        path.with_name(f"{path.stem}-paired.csv"): [csv_record(CONTEST_COLUMNS, line) for line in report.contests],
-        path.with_name(f"{path.stem}-attacks.csv"): [csv_record(ATTACK_COLUMNS, line) for line in attacks],
+    attacks = [line for attack in report.attacks for line in attack.lines]
+    records = {
+        path: [csv_record(columns.COLUMNS, line) for line in report.lines],
+        path.with_name(f"{path.stem}-paired.csv"): [csv_record(columns.CONTEST_COLUMNS, c) for c in report.contests],
+        path.with_name(f"{path.stem}-attacks.csv"): [csv_record(columns.ATTACK_COLUMNS, line) for line in attacks],
     }
-    return {name: csv_text(records) for name, records in named.items() if records}
+    return {name: tables.csv_text(rows) for name, rows in records.items() if rows}
 
 
 def write_files(files: Mapping[Path, str], sources: Sequence[Path]) -> None:

@@ -22,8 +22,9 @@ def setting(run: Run, lines: Sequence[Figures]) -> str:
     """Which model, which photos, which threat."""
     data, model = run.data, run.model
     done = f"{len(run.rows):,} of {data['images']:,} images" if len(run.rows) != data["images"] else _images(run)
+    place = f", {model['device']}" if model.get("device") else ""
     return (
-        f"{model['name']} ({model['precision']}{_on(run)}), {done} of {data['name']}. "
+        f"{model['name']} ({model['precision']}{place}), {done} of {data['name']}. "
         f"Threat: {_threats(lines)}, with any content, anywhere on the model's input."
     )
 
@@ -35,10 +36,6 @@ def caption(run: Run, lines: Sequence[Figures]) -> str:
 
 def _images(run: Run) -> str:
     return "1 image" if len(run.rows) == 1 else f"{len(run.rows):,} images"
-
-
-def _on(run: Run) -> str:
-    return f", {run.model['device']}" if run.model.get("device") else ""
 
 
 def _threats(lines: Sequence[Figures]) -> str:
@@ -53,30 +50,25 @@ def _threat(line: Figures) -> str:
 
 def proved(lines: Sequence[Figures]) -> list[str]:
     """What the best defence of each guarantee proves, what the published test says, or that nothing is proved."""
-    sentences = []
-    for guarantee in PROVED:
-        rivals = [line for line in lines if line.guarantee is guarantee]
-        if rivals:
-            sentences.append(_proved(best_of(rivals), len(rivals)))
-    sentences += [_published(line) for line in lines if line.guarantee is Guarantee.PUBLISHED]
-    if not any(line.guarantee in PROVED for line in lines):
-        sentences.append("No defence of this run has a proved guarantee.")
-    return sentences
+    groups = [[line for line in lines if line.guarantee is guarantee] for guarantee in PROVED]
+    proofs = [_proved(rivals) for rivals in groups if rivals]
+    tested = [
+        f"{line.defence} passes its test on {counted(line.certified)}; {line.guarantee.sentence}."
+        for line in lines
+        if line.guarantee is Guarantee.PUBLISHED and line.certified
+    ]
+    return [*proofs, *tested, *([] if proofs else ["No defence of this run has a proved guarantee."])]
 
 
-def best_of(rivals: Sequence[Figures]) -> Figures:
-    """The defence that certifies most; among equals, the one whose proofs are cheapest."""
-    return max(rivals, key=lambda line: (line.certified.count if line.certified else 0, -(line.proof_passes or 0.0)))
-
-
-def _proved(line: Figures, rivals: int) -> str:
+def _proved(rivals: Sequence[Figures]) -> str:
+    """What the defence proves that certifies most; among equals, the one whose proofs are cheapest."""
+    line = max(rivals, key=lambda x: (x.certified.count if x.certified else 0, -(x.proof_passes or 0.0)))
     if line.certified is None or not line.certified.count:
-        whom = line.defence if rivals == 1 else f"none of {rivals} defences"
-        return f"Certified {line.guarantee.value}: {whom} proves it for {'no' if rivals == 1 else 'any'} image."
-    best = f" (none of the {rivals} such defences for more)" if rivals > 1 else ""
-    alerts = ""
-    if line.guarantee is Guarantee.DETECTION:
-        alerts = f" On {counted(line.false_alerts)} it raises a false alert."
+        whom = line.defence if len(rivals) == 1 else f"none of {len(rivals)} defences"
+        return f"Certified {line.guarantee.value}: {whom} proves it for {'no' if len(rivals) == 1 else 'any'} image."
+    best = f" (none of the {len(rivals)} such defences for more)" if len(rivals) > 1 else ""
+    detects = line.guarantee is Guarantee.DETECTION
+    alerts = f" On {counted(line.false_alerts)} it raises a false alert." if detects else ""
     return (
         f"Certified {line.guarantee.value}: {line.defence} proves it for {counted(line.certified)}{best}; "
         f"for these, {line.guarantee.sentence}.{alerts} {_rest(line.certified)}"
@@ -89,11 +81,6 @@ def _rest(certified: Share) -> str:
         return "No image is left without proof."
     others = "the other image" if rest == 1 else f"the other {rest:,} images"
     return f"For {others} nothing was proved, which does not mean that an attack exists."
-
-
-def _published(line: Figures) -> str:
-    share = line.certified or Share(0, line.images)
-    return f"{line.defence} passes its test on {counted(share)}; {line.guarantee.sentence}."
 
 
 def counted(share: Share) -> str:

@@ -187,9 +187,14 @@ class Column(Generic[T]):
         return self.kind.fields(self.key, self.value(item))
 
 
+FORMER = {"passes_to_answer": "passes", "passes_to_prove": "certificate_passes"}
+"""Keys under which JSON has these figures, too; there, no passes are 0."""
+
+
 def json_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:
     """One field per column, shares from 0 to 1."""
-    return {column.key: column.plain(item) for column in columns}
+    record = {column.key: column.plain(item) for column in columns}
+    return record | {FORMER[key]: value or 0.0 for key, value in record.items() if key in FORMER}
 
 
 def csv_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Training photos: all in memory where they fit, else read anew in every epoch. Both give the same batches."""
+"""Lessons: photos to learn from, all in memory where they fit, else read anew in every epoch, with the same batches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ MEMORY = 16 << 30
 """Photos that take more bytes than this are streamed."""
 
 
-class Photos(Protocol):
-    """Labelled photos that can be walked through in any order."""
+class Lessons(Protocol):
+    """Labelled photos that can be walked through in any order, and the data set that they come from."""
 
+    dataset: Dataset
     labels: Tensor
 
     def batches(self, order: Tensor, batch: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
@@ -27,10 +28,11 @@ class Photos(Protocol):
         ...
 
 
-class PhotosInMemory:
+class LessonsInMemory:
     """A data set as bytes, ``[n, 3, height, width]``; a GPU keeps its own copy."""
 
     def __init__(self, dataset: Dataset, size: Size, progress: Callable[[int], None]) -> None:
+        self.dataset = dataset
         self.pixels = torch.empty(len(dataset), 3, *size, dtype=torch.uint8)
         for number, image in enumerate(dataset.tensors(size)):
             self.pixels[number] = (image * 255).round().to(torch.uint8)
@@ -51,7 +53,7 @@ class PhotosInMemory:
         return self._there.get(device, self.pixels)
 
 
-class PhotoStream:
+class LessonStream:
     """A data set of any size: photos are decoded by threads a little ahead of the batch that needs them."""
 
     def __init__(self, dataset: Dataset, size: Size) -> None:
@@ -65,8 +67,8 @@ class PhotoStream:
             yield torch.stack(list(islice(images, len(part)))).to(device), self.labels[part].to(device)
 
 
-def read_photos(dataset: Dataset, size: Size, progress: Callable[[int], None], memory: int = MEMORY) -> Photos:
+def read_lessons(dataset: Dataset, size: Size, progress: Callable[[int], None], memory: int = MEMORY) -> Lessons:
     """In memory if the photos take at most ``memory`` bytes, else a stream."""
     if len(dataset) * 3 * size[0] * size[1] > memory:
-        return PhotoStream(dataset, size)
-    return PhotosInMemory(dataset, size, progress)
+        return LessonStream(dataset, size)
+    return LessonsInMemory(dataset, size, progress)
