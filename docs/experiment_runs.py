@@ -92,32 +92,28 @@ def twice(folder: Path) -> str:
     firsts = [read_run(path) for path in sorted(folder.parent.glob("attacks/*-certified.jsonl"))]
     firsts += [trial.run for trial in trials_in(folder.parent / "reproduce/table1")]
     again = [read_run(path) for path in sorted(folder.glob("*.jsonl.gz"))]
-    rows = [_compared(one, other) for one in again for other in firsts if _same_defences(one, other)]
+    rows = [row for one in again for other in firsts if (row := _compared(one, other))]
     if not rows:
         raise ResultsError(f"expected runs in {folder} that were made before, got none")
     headings = "model | compiled | photos | verdicts | other answer | other certificate"
     return f"**The same defences on the same photos in two processes**\n\n{lined(headings, rows, words=2)}"
 
 
-def _same_defences(one: Run, other: Run) -> list[tuple[str, str]]:
-    """Names of the defences that two runs have in common; none where the function is described differently."""
-    if one.model != other.model:
-        return []
-    return [
+def _compared(one: Run, other: Run) -> str:
+    """A row on the photos and defences that two runs share; nothing where their functions are described differently."""
+    names = [
         (mine, theirs)
         for mine, a in one.defences.items()
         for theirs, b in other.defences.items()
-        if a["rule"] == b["rule"] and a["cover"]["digest"] == b["cover"]["digest"]
+        if one.model == other.model and (a["rule"], a["cover"]["digest"]) == (b["rule"], b["cover"]["digest"])
     ]
-
-
-def _compared(one: Run, other: Run) -> str:
-    theirs: dict[str, Any] = {row["image"]: row for row in other.rows}
-    shared = [(row, theirs[row["image"]]) for row in one.rows if row["image"] in theirs]
+    if not names:
+        return ""
+    before = {row["image"]: row for row in other.rows}
+    shared = [(row, before[row["image"]]) for row in one.rows if row["image"] in before]
     if not shared or any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
         raise ResultsError(f"expected the same photos in both runs of {one.model['name']}, got none or others")
-    names = _same_defences(one, other)
-    pairs = [(a["defences"][mine], b["defences"][same]) for a, b in shared for mine, same in names]
+    pairs = [(a["defences"][mine], b["defences"][theirs]) for a, b in shared for mine, theirs in names]
     answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
