@@ -105,7 +105,7 @@ def _summary(group: Sequence[Paired]) -> str:
     return (
         f"{asked.first} against {asked.second}: ahead in {more} of {len(group)} runs, behind in {fewer}; "
         + (f"beyond chance (p < {CHANCE} after Holm) in {sum(p < CHANCE for p in tested)}; " if tested else "")
-        + f"{apart} points over all, clustered by photo ({apart.photos:,})"
+        + f"{apart} points over all, clustered by photo ({apart.photos:,})."
     )
 
 

@@ -122,6 +122,12 @@ def test_every_figure_that_is_read_stands_in_a_sentence() -> None:
         assert {*re.findall(rf"<!--={name} ([^>]+?)-->", text)} == {*generate.reading(name, ROOT)}
 
 
+@pytest.mark.parametrize("path", generate.pages(), ids=lambda path: path.name)
+def test_no_line_begins_with_a_figure(path: Path) -> None:
+    """Markdown takes a line that begins with a comment for HTML and ends the paragraph before it."""
+    assert not re.findall(r"^[ -]*<!--=.*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 def test_every_experiment_with_results_is_on_the_page() -> None:
     for folder in FOLDERS:
         title = next(iter(grids(tables.measured_tables(folder))))
