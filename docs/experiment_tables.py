@@ -8,8 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from single_runs import lined
-
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS, Experiment
 from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
@@ -30,6 +28,12 @@ NARROW = [
     *(replace(c, heading=HEADED.get(c.group, "{}").format(c.heading), group="") for c in MEASURED if c.key not in
       ("model", "data", "patch", "defence", "images")),
 ]  # fmt: skip
+
+
+def lined(headings: str, rows: Iterable[str], words: int = 1) -> str:
+    """A Markdown table from its headings and rows, cells between bars; the first ``words`` columns hold words."""
+    rule = " | ".join(["---"] * words + ["---:"] * (headings.count(" | ") + 1 - words))
+    return "\n".join(f"| {line} |" for line in (headings, rule, *rows))
 
 
 def experiment_of(path: Path) -> Experiment:

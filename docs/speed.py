@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from experiment_tables import lined
 from matplotlib.figure import Figure
-from single_runs import lined
 
 from certmask.report.drawing import save_figure
 

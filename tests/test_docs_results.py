@@ -30,7 +30,7 @@ PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 sys.path.insert(0, str(ROOT / "docs"))
 generate: Any = importlib.import_module("generate")
 tables: Any = importlib.import_module("experiment_tables")
-runs: Any = importlib.import_module("experiment_runs")
+runs: Any = importlib.import_module("runs")
 Row = dict[str, Any]
 SIX, CLEANSER, JURIES = "published k=6", "PatchCleanser 6×6", "jury recovery k=4, aligned"
 DEFAULT = "jury recovery k=4, mask 80, aligned"

@@ -1,26 +1,32 @@
-"""Blocks about the runs behind the experiments: how to make them, where they lie, what is missing, what ran twice."""
+"""Blocks about runs: how to make and where to find those of the experiments, the demo, trained models, attacks."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from experiment_tables import entries_in, table, trials_in
-from single_runs import lined
+from experiment_tables import entries_in, lined, table, trials_in
 
+from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
 from certmask.experiments.sheets import RUNS, reported_table
-from certmask.report.tables import markdown_table
-from certmask.results.columns import Column
+from certmask.report.tables import brief_table, markdown_grid, markdown_table
+from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, Column, attack_figures, figures
 from certmask.results.kinds import COUNT, WORDS
 from certmask.results.run import Run, read_run
+from certmask.results.statistics import mcnemar
 from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
+
+CUTOUTS = ("none", "random", "greedy")
+STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
 
 
 def measured_folders(folder: Path) -> list[Path]:
@@ -118,3 +124,55 @@ def _compared(one: Run, other: Run) -> str:
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
     return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"
+
+
+def run_table(path: Path) -> str:
+    return markdown_grid(brief_table("", COLUMNS, figures(read_run(path))))
+
+
+def cards_table(folder: Path) -> str:
+    """One row per trained model whose name begins with the last part of the path."""
+    rows = []
+    for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order):
+        card = json.loads(path.read_text())
+        metrics, recipe = card["metrics"], card["recipe"]
+        rows.append(" | ".join((
+            f"[{card['architecture']}](../results/models/{path.name})", recipe["cutout"],
+            next(short for word, short in STARTS.items() if word in card["data"]["start"]), str(recipe["epochs"]),
+            f"{100 * metrics['validation_accuracy']:.1f}", f"{metrics['images']:,}",
+            f"{100 * metrics['clean_accuracy']:.1f}", f"{100 * metrics['certified_detection_one_mask']:.1f}",
+            f"{100 * metrics['certified_recovery_two_masks']:.1f}", metrics["precision"],
+        )))  # fmt: skip
+    headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
+    return lined(f"{headings}certified recovery, two masks | precision", rows)
+
+
+def cutout_table(folder: Path) -> str:
+    """Two-mask certificates of two models on the same photos, one trained with more Cutout than the other."""
+    runs = [read_run(path) for path in sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)]
+    rows = []
+    for less, more in pairwise(runs):
+        (name, before), (other, after) = _order(less.path), _order(more.path)
+        one, two = ({r["image"]: r["defences"]["patchcleanser"]["certified"] for r in run.rows} for run in (less, more))
+        if name == other and one.keys() == two.keys() and less.model["precision"] == more.model["precision"]:
+            gained, lost = sum(two[i] > one[i] for i in one), sum(two[i] < one[i] for i in one)
+            change = f"{name}, {CUTOUTS[before]} → {CUTOUTS[after]}"
+            rows.append(f"{change} | {len(one):,} | {gained} | {lost} | {mcnemar(gained, lost):.2g}")
+    return lined("model, Cutout | photos | gained | lost | p (McNemar)", rows)
+
+
+def _order(path: Path) -> tuple[str, int]:
+    name, _, cutout = path.name.split(".")[0].rpartition("-")
+    return name, CUTOUTS.index(cutout)
+
+
+def attack_tables(path: Path) -> str:
+    """What attempts did to each defence, with the attack's success against the bare model above it."""
+    run = read_run(path)
+    lines, budget = attack_figures(run), run.header["budget"]
+    bare = next(line for line in lines if line.guarantee is Guarantee.NONE)
+    return (
+        f"{run.model['name']}, {run.model['precision']} on {run.model['device']}: {len(run.rows):,} attempts of "
+        f"{budget['steps']} steps with {budget['views']} masked views each. The bare model falls to "
+        f"{bare.label_changed} of {bare.attempts}.\n\n{markdown_grid(brief_table('', ATTACK_COLUMNS, lines))}"
+    )
