@@ -20,12 +20,13 @@ from certmask.report.tables import brief_table, markdown_grid, markdown_table
 from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, Column, attack_figures, figures
 from certmask.results.kinds import COUNT, WORDS
 from certmask.results.run import Run, read_run
-from certmask.results.statistics import mcnemar
+from certmask.results.statistics import Share, mcnemar
 from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
 
 CUTOUTS = ("none", "random", "greedy")
+PROVED = ("certified_detection_one_mask", "certified_recovery_two_masks")
 STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
 
 
@@ -136,13 +137,14 @@ def cards_table(folder: Path) -> str:
     for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order):
         card = json.loads(path.read_text())
         metrics, recipe = card["metrics"], card["recipe"]
-        rows.append(" | ".join((
-            f"[{card['architecture']}](../results/models/{path.name})", recipe["cutout"],
-            next(short for word, short in STARTS.items() if word in card["data"]["start"]), str(recipe["epochs"]),
-            f"{100 * metrics['validation_accuracy']:.1f}", f"{metrics['images']:,}",
-            f"{100 * metrics['clean_accuracy']:.1f}", f"{100 * metrics['certified_detection_one_mask']:.1f}",
-            f"{100 * metrics['certified_recovery_two_masks']:.1f}", metrics["precision"],
-        )))  # fmt: skip
+        images, names = metrics["images"], ("clean_accuracy", *PROVED)
+        counted = " | ".join(Share(round(metrics[name] * images), images).percent for name in names)
+        start = next(short for word, short in STARTS.items() if word in card["data"]["start"])
+        rows.append(
+            f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {start} | "
+            f"{recipe['epochs']} | {100 * metrics['validation_accuracy']:.1f} | {images:,} | {counted} | "
+            f"{metrics['precision']}"
+        )
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
     return lined(f"{headings}certified recovery, two masks | precision", rows)
 
