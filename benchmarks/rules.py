@@ -1,4 +1,4 @@
-"""What rules cost beside the network: Table 1's nine defences on invented votes, with and without the short way.
+"""What rules cost beside the network: nine defences of our Table 1 on invented votes, with and without the short way.
 
     python -m benchmarks.rules --out results/speed/rules-cpu.json
 

@@ -8,13 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from single_runs import lined
-
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS, Experiment
 from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
 from certmask.experiments.panels import draw, pictures
-from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, patch_text
+from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, paired_table, patch_text
 from certmask.report.tables import full_table, markdown_table, markdown_text
 from certmask.results.clusters import Difference, difference
 from certmask.results.columns import Column
@@ -30,6 +28,12 @@ NARROW = [
     *(replace(c, heading=HEADED.get(c.group, "{}").format(c.heading), group="") for c in MEASURED if c.key not in
       ("model", "data", "patch", "defence", "images")),
 ]  # fmt: skip
+
+
+def lined(headings: str, rows: Iterable[str], words: int = 1) -> str:
+    """A Markdown table from its headings and rows, cells between bars; the first ``words`` columns hold words."""
+    rule = " | ".join(["---"] * words + ["---:"] * (headings.count(" | ") + 1 - words))
+    return "\n".join(f"| {line} |" for line in (headings, rule, *rows))
 
 
 def experiment_of(path: Path) -> Experiment:
@@ -80,23 +84,21 @@ def _title(found: Sequence[Entry]) -> str:
 
 
 def paired_tables(path: Path) -> str:
-    """One table per declared comparison; Holm's correction is for all rows of all of them that are tested."""
+    """One table per declared comparison, or one for all of a single trial; Holm's correction is for all of them."""
     comparisons = experiment_of(path).comparisons
     found = paired(comparisons, trials_in(path))
     if not found:
         raise ResultsError(f"expected trials with both defences of a comparison in {path}, got none")
-    groups = [(c, [pair for pair in found if pair.comparison == c]) for c in comparisons]
-    return "\n\n".join(
-        table(
-            c.question,
-            PAIRED,
-            group,
-            [_summary(group), *filter(None, [c.theorem])],
-            unless="question first second note",
-        )
-        for c, group in groups
-        if group
-    )
+    if len(measured_in(path)) == 1:
+        return markdown_table(paired_table(found)).strip()
+    groups = [[pair for pair in found if pair.comparison == comparison] for comparison in comparisons]
+    return "\n\n".join(_paired_table(group) for group in groups if group)
+
+
+def _paired_table(group: Sequence[Paired]) -> str:
+    asked = group[0].comparison
+    notes = [_summary(group), *([asked.theorem] if asked.theorem else [])]
+    return table(asked.question, PAIRED, group, notes, unless="question first second note")
 
 
 def _summary(group: Sequence[Paired]) -> str:
@@ -107,7 +109,7 @@ def _summary(group: Sequence[Paired]) -> str:
     return (
         f"{asked.first} against {asked.second}: ahead in {more} of {len(group)} runs, behind in {fewer}; "
         + (f"beyond chance (p < {CHANCE} after Holm) in {sum(p < CHANCE for p in tested)}; " if tested else "")
-        + (f"{apart} points" if len(group) == 1 else f"{apart} points over all, clustered by photo ({apart.photos:,})")
+        + f"{apart} points over all, clustered by photo ({apart.photos:,})."
     )
 
 

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
-from experiment_runs import commands, measured_folders, missing, runs_list, setting, twice
-from experiment_tables import draw_plots, gaps_table, mask_counts, measured_tables, other_methods, paired_tables, plots
+import experiment_tables as tables
+import runs
+import speed
 from readings import READINGS
-from single_runs import attack_tables, cards_table, cutout_table, run_table
-from speed import TABLES, draw_scaling, speed_table
 
 from certmask.errors import CertmaskError
 
@@ -24,22 +23,21 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!--=([\w-]+) ([^>]+?)-->).*?(<!--=-->)", re.DOTALL)
 KINDS: dict[str, Callable[[Path], str]] = {
-    **{kind: partial(speed_table, kind) for kind in TABLES},
-    "run": run_table,
-    "cards": cards_table,
-    "cutout": cutout_table,
-    "attack": attack_tables,
-    "twice": twice,
-    "experiment": measured_tables,
-    "paired": paired_tables,
-    "gaps": gaps_table,
-    "others": other_methods,
-    "plots": plots,
-    "setting": setting,
-    "commands": commands,
-    "runs": runs_list,
-    "missing": missing,
-    "counts": mask_counts,
+    **{kind: partial(speed.speed_table, kind) for kind in speed.TABLES},
+    "run": runs.run_table,
+    "cards": runs.cards_table,
+    "cutout": runs.cutout_table,
+    "attack": runs.attack_tables,
+    "twice": runs.twice,
+    "experiment": tables.measured_tables,
+    "paired": tables.paired_tables,
+    "gaps": tables.gaps_table,
+    "others": tables.other_methods,
+    "plots": tables.plots,
+    "commands": runs.commands,
+    "runs": runs.runs_list,
+    "missing": runs.missing,
+    "counts": tables.mask_counts,
 }
 
 
@@ -84,8 +82,8 @@ def main() -> int:
         return int(bool(stale))
     for page, text in stale.items():
         page.write_text(text)
-    draw_scaling(ROOT / "results/speed", ROOT / "docs/images")
-    draw_plots(measured_folders(ROOT / "results/reproduce"), ROOT / "docs/images")
+    speed.draw_scaling(ROOT / "results/speed", ROOT / "docs/images")
+    tables.draw_plots(runs.measured_folders(ROOT / "results/reproduce"), ROOT / "docs/images")
     return 0
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from experiment_tables import lined
 from matplotlib.figure import Figure
-from single_runs import lined
 
 from certmask.report.drawing import save_figure
 
@@ -89,10 +89,17 @@ def speed(folder: Path) -> dict[str, str]:
     found = re.findall(r"^(\S+) (deterministic|timed) passes/s (\d+) margin (\S+)$", record, re.MULTILINE)
     rates = {(model, how): f"{int(rate):,}" for model, how, rate, _ in found}
     models = dict.fromkeys(model for model, *_ in found)
+    scaling = json.loads((folder / "scaling-deit-tiny-h200.json").read_text())["scaling"]
+    rate = {(row["masks"], row["images"]): row["passes_per_second"] for row in scaling}
+    many = [passes for (masks, _), passes in rate.items() if masks >= 36]
+    real = json.loads((folder / "real-deit-tiny-h200.json").read_text())["runs"][:2]
     margins = [float(margin) for model, *_, margin in found if model.startswith("deit")]
     return {
         "ratios": ", ".join(ratios),
         "compiled": ", ".join(f"{rates[m, 'deterministic']} against {rates[m, 'timed']} for {m}" for m in models),
+        "linear": f"{100 - 100 * min(many) / max(many):.0f}",
+        "bound": f"{100 - 100 * rate[16, 1024] / rate[16, 256]:.0f}",
+        "compiling": " and ".join(f"{run['measured_margin']:.2g} in {run['precision']}" for run in real),
         "margins": f"{margins[1]:.2g} to {margins[0]:.2g}",
     }
 

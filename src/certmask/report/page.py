@@ -41,8 +41,8 @@ TERMS = {
     "certified detection": f"Images for which it is proved that {Guarantee.DETECTION.sentence}. Worth as much as "
     "its false alerts are few. Never to be added to recovery.",
     "false alerts": "Images without a patch on which an alert is raised.",
-    "published test": "Images on which all masks vote for the true class, which the CertMask paper calls certified. "
-    "It gives no guarantee against an adaptive attacker.",
+    "published test": "Images on which all masks vote for the true class, which is, as we read it, what the CertMask "
+    "paper calls certified. It gives no guarantee against an adaptive attacker.",
     "passes": "Forward passes of the classifier per image: to answer, as a deployed defence does, and to prove, as an "
     "evaluation does; a proof that fails stops early.",
 }

@@ -1,26 +1,33 @@
-"""Blocks about the runs behind the experiments: on what they ran, where they lie, what is missing, what was run twice."""
+"""Blocks about runs: how to make and where to find those of the experiments, the demo, trained models, attacks."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from experiment_tables import entries_in, table, trials_in
-from single_runs import lined
+from experiment_tables import entries_in, lined, table, trials_in
 
+from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
 from certmask.experiments.sheets import RUNS, reported_table
-from certmask.report.tables import markdown_table
-from certmask.results.columns import Column
+from certmask.report.tables import brief_table, markdown_grid, markdown_table
+from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, Column, attack_figures, figures
 from certmask.results.kinds import COUNT, WORDS
 from certmask.results.run import Run, read_run
+from certmask.results.statistics import Share, mcnemar
 from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
+
+CUTOUTS = ("none", "random", "greedy")
+PROVED = ("certified_detection_one_mask", "certified_recovery_two_masks")
+STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
 
 
 def measured_folders(folder: Path) -> list[Path]:
@@ -35,35 +42,13 @@ def every_trial(folder: Path) -> list[FinishedTrial]:
     return [trial for path in measured_folders(folder) for trial in trials_in(path)]
 
 
-def setting(folder: Path) -> str:
-    """What the runs have in common, or where they differ."""
-    trials = every_trial(folder)
-    models, versions = [trial.run.model for trial in trials], [trial.run.header["versions"] for trial in trials]
-    device, precision, batch = (_all(model[key] for model in models) for key in ("device", "precision", "batch"))
-    compiled = _all("compiled" if model["compiled"] else "not compiled" for model in models)
-    margins = _all(f"{margin:g}" for trial in trials for margin in _margins(trial))
-    torch, timm = (f"{name} {_all(v[name] for v in versions)}" for name in ("torch", "timm"))
-    return (
-        f"- {len(trials)} runs on {device}: {precision}, {compiled}, batch {batch}, margin {margins}, {torch}, {timm}."
-    )
-
-
-def _all(values: Iterable[object]) -> str:
-    return " or ".join(sorted({str(value) for value in values}))
-
-
-def _margins(trial: FinishedTrial) -> set[float]:
-    return {defence["rule"]["margin"] for defence in trial.run.defences.values()}
-
-
 def commands(folder: Path) -> str:
     """The command lines that the runs took, with the user's own paths in capitals."""
-    trials = every_trial(folder)
+    trials, groups = every_trial(folder), defaultdict(list)
     few = {_place(trial): f" --few-images {len(trial.run.rows)}" for trial in trials if trial.few}
-    groups: dict[str, list[str]] = {}
     for trial in trials:
         if not trial.few:
-            groups.setdefault(_command(trial) + few.get(_place(trial), ""), []).append(trial.patch.number)
+            groups[_command(trial) + few.get(_place(trial), "")].append(trial.patch.number)
     ends = {command: f" --patch-share {','.join(p)}" for command, p in groups.items() if p != ["none"]}
     return "\n".join(f"    {command}{ends.get(command, '')}" for command in groups)
 
@@ -77,7 +62,7 @@ def _command(trial: FinishedTrial) -> str:
     return (
         f"certmask reproduce {run.path.parent.name} --model {_model(trial.model)} --data {data} "
         f"--images {run.data['images']} --precision {run.model['precision']} --batch {run.model['batch']} "
-        f"--margin {max(_margins(trial)):g}"
+        f"--margin {max(defence['rule']['margin'] for defence in run.defences.values()):g}"
     )
 
 
@@ -96,7 +81,7 @@ def runs_list(folder: Path) -> str:
         *RUNS,
         Column("crop", WORDS, lambda trial: trial.run.data["crop"], "crop"),
     ]
-    text = table("Runs", columns, every_trial(folder), unless="results model torch")
+    text = table("Runs", columns, every_trial(folder), unless="results model")
     return re.sub(r"^\| (\S+)(\.jsonl\S*)", r"| [\1](../results/reproduce/\1\2)", text, flags=re.MULTILINE)
 
 
@@ -114,33 +99,82 @@ def twice(folder: Path) -> str:
     firsts = [read_run(path) for path in sorted(folder.parent.glob("attacks/*-certified.jsonl"))]
     firsts += [trial.run for trial in trials_in(folder.parent / "reproduce/table1")]
     again = [read_run(path) for path in sorted(folder.glob("*.jsonl.gz"))]
-    rows = [_compared(one, other) for one in again for other in firsts if _same_defences(one, other)]
+    rows = [row for one in again for other in firsts if (row := _compared(one, other))]
     if not rows:
         raise ResultsError(f"expected runs in {folder} that were made before, got none")
     headings = "model | compiled | photos | verdicts | other answer | other certificate"
     return f"**The same defences on the same photos in two processes**\n\n{lined(headings, rows, words=2)}"
 
 
-def _same_defences(one: Run, other: Run) -> list[tuple[str, str]]:
-    """Names of the defences that two runs have in common; none where the function is described differently."""
-    if one.model != other.model:
-        return []
-    return [
+def _compared(one: Run, other: Run) -> str:
+    """A row on the photos and defences that two runs share; nothing where their functions are described differently."""
+    names = [
         (mine, theirs)
         for mine, a in one.defences.items()
         for theirs, b in other.defences.items()
-        if a["rule"] == b["rule"] and a["cover"]["digest"] == b["cover"]["digest"]
+        if one.model == other.model and (a["rule"], a["cover"]["digest"]) == (b["rule"], b["cover"]["digest"])
     ]
-
-
-def _compared(one: Run, other: Run) -> str:
-    theirs: dict[str, Any] = {row["image"]: row for row in other.rows}
-    shared = [(row, theirs[row["image"]]) for row in one.rows if row["image"] in theirs]
+    if not names:
+        return ""
+    before = {row["image"]: row for row in other.rows}
+    shared = [(row, before[row["image"]]) for row in one.rows if row["image"] in before]
     if not shared or any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
         raise ResultsError(f"expected the same photos in both runs of {one.model['name']}, got none or others")
-    names = _same_defences(one, other)
-    pairs = [(a["defences"][mine], b["defences"][same]) for a, b in shared for mine, same in names]
+    pairs = [(a["defences"][mine], b["defences"][theirs]) for a, b in shared for mine, theirs in names]
     answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
     return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"
+
+
+def run_table(path: Path) -> str:
+    return markdown_grid(brief_table("", COLUMNS, figures(read_run(path))))
+
+
+def cards_table(folder: Path) -> str:
+    """One row per trained model whose name begins with the last part of the path."""
+    rows = []
+    for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order):
+        card = json.loads(path.read_text())
+        metrics, recipe = card["metrics"], card["recipe"]
+        images, names = metrics["images"], ("clean_accuracy", *PROVED)
+        counted = " | ".join(Share(round(metrics[name] * images), images).percent for name in names)
+        start = next(short for word, short in STARTS.items() if word in card["data"]["start"])
+        rows.append(
+            f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {start} | "
+            f"{recipe['epochs']} | {100 * metrics['validation_accuracy']:.1f} | {images:,} | {counted} | "
+            f"{metrics['precision']}"
+        )
+    headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
+    return lined(f"{headings}certified recovery, two masks | precision", rows)
+
+
+def cutout_table(folder: Path) -> str:
+    """Two-mask certificates of two models on the same photos, one trained with more Cutout than the other."""
+    runs = [read_run(path) for path in sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)]
+    rows = []
+    for less, more in pairwise(runs):
+        (name, before), (other, after) = _order(less.path), _order(more.path)
+        one, two = ({r["image"]: r["defences"]["patchcleanser"]["certified"] for r in run.rows} for run in (less, more))
+        if name == other and one.keys() == two.keys() and less.model["precision"] == more.model["precision"]:
+            gained, lost = sum(two[i] > one[i] for i in one), sum(two[i] < one[i] for i in one)
+            change = f"{name}, {CUTOUTS[before]} → {CUTOUTS[after]}"
+            rows.append(f"{change} | {len(one):,} | {gained} | {lost} | {mcnemar(gained, lost):.2g}")
+    return lined("model, Cutout | photos | gained | lost | p (McNemar)", rows)
+
+
+def _order(path: Path) -> tuple[str, int]:
+    name, _, cutout = path.name.split(".")[0].rpartition("-")
+    return name, CUTOUTS.index(cutout)
+
+
+def attack_tables(path: Path) -> str:
+    """What attempts did to each defence, with the attack's success against the bare model above it."""
+    run = read_run(path)
+    lines, budget = attack_figures(run), run.header["budget"]
+    bare = next(line for line in lines if line.guarantee is Guarantee.NONE)
+    return (
+        f"{run.model['name']}, {run.model['precision']} on {run.model['device']}: {len(run.rows):,} attempts of "
+        f"{budget['steps']} steps with {budget['views']} masked views each. The bare model falls to "
+        f"{bare.label_changed} of {bare.attempts}.\n\n{markdown_grid(brief_table('', ATTACK_COLUMNS, lines))}"
+    )
