@@ -17,6 +17,7 @@ from commands import PROGRAM, certmask, outcomes
 from PIL import Image
 
 from certmask.cli.sizes import make_cover
+from certmask.results.file import read_results
 from certmask.threat import Patch, Size
 
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
@@ -300,10 +301,9 @@ def test_a_photo_that_was_exchanged_is_noticed(little_model: Path, class_folders
 
 @pytest.mark.parametrize("key", ["tiling", "fold", "patch"])
 def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
-    header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
-    said = json.loads(header)
-    del said["defences"]["jury recovery k=4"]["cover"][key]
-    (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
+    header, rows = read_results(Path(__file__).parent.parent / "results" / "demo.jsonl")
+    del header["defences"]["jury recovery k=4"]["cover"][key]
+    (tmp_path / "run.jsonl").write_text(f"{json.dumps(header)}\n{json.dumps(rows[0])}\n")
     assert f"expected '{key}' for every defence" in certmask("table", tmp_path / "run.jsonl", code=1).stderr
 
 
