@@ -2,7 +2,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: demo test mutants check lint types docs setup clean
+.PHONY: help demo test mutants check lint types docs setup clean
+.DEFAULT_GOAL = help
+
+help:              ## what can be made (this list)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup        ## certify 20 real photos with a real ImageNet model
 	$(BIN)/certmask demo
@@ -15,17 +19,17 @@ mutants: setup     ## break the source in every way that would make a certificat
 
 check: lint types test   ## everything that continuous integration runs
 
-lint: setup
+lint: setup        ## ruff: style, and whether every file is formatted
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: setup       ## mypy, strict
 	$(BIN)/mypy
 
 docs: setup        ## write the figures of the results files into README and docs
 	$(BIN)/python docs/generate.py
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready    ## the environment that everything else runs in, .venv
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from certmask.attacks.budget import Budget
+from certmask.attacks.attempts import Budget
+from certmask.attacks.gauntlet import strength
+from certmask.attacks.target import Target
 from certmask.certify import certify_run, photo_margin
-from certmask.cli.attack import Target
-from certmask.cli.attack import run as attack
-from certmask.cli.certify import class_aliases
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence
+from certmask.defences import MaskedDefence
+from certmask.report.tables import brief_table, markdown_grid
+from certmask.results.columns import ATTACK_COLUMNS, attack_figures
 from certmask.results.file import read_results
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
-from certmask.zoo import framing_of, load_classifier
+from certmask.zoo import class_aliases, framing_of, load_classifier
 
 PATCH = Patch(32, 32)
 
@@ -64,10 +65,13 @@ def main() -> None:
     certify_run(classifier, dataset, defences(margin), certified)
     print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
     weights = None if options.weights is None else Path(options.weights)
-    target = Target(certified, options.data, options.model, weights, options.device, [],
-                    Path(f"{options.out}-attempts.jsonl"))  # fmt: skip
+    out = Path(f"{options.out}-attempts.jsonl")
+    target = Target(certified, options.data, out, options.model, weights, options.device)
     budget = Budget(options.attacked, options.places, 1, options.steps, options.views)
-    attack(target, budget, at_once=None, save=2)
+    attempts = target.gauntlet(budget, save=2).attack()
+    print(markdown_grid(brief_table(options.model, ATTACK_COLUMNS, attack_figures(attempts))))
+    print(strength(attempts))
+    target.check_proofs(attempts)
 
 
 if __name__ == "__main__":

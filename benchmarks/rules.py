@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,61 +19,62 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from certmask.classifier import device_name
-from certmask.defences.masked import MaskedDefence
+from certmask.backends.devices import device_name
+from certmask.defences import MaskedDefence
 from certmask.experiments import EXPERIMENTS
+from certmask.experiments.trials import built_defence
 from certmask.geometry import IntArray
 from certmask.results.file import provenance
 from certmask.rules.aggregates import MeanProbability
-from certmask.rules.rule import Asking
-from certmask.votes import Votes, VoteStore
+from certmask.rules.rule import Asking, T
+from certmask.votes import Ballot, Votes, VoteStore
 
 IMAGE, CLASSES, LABEL = (224, 224), 1000, 7
 FAVOURS = (4.0, 6.0, 10.0)
 """How much stronger the label's logit is: no certificate, some doubt, every certificate."""
+COHORTS = (1, 32)
+"""Pictures that the rules look at together: as on a CPU, as on a GPU."""
 
 
 class Invented:
-    """Votes made up as they are asked for; only the rules' own time is counted."""
+    """Votes about a cohort, made up as they are asked for; only the rules' own time is counted."""
 
-    def __init__(self, defence: MaskedDefence, favour: float, generator: torch.Generator) -> None:
+    def __init__(self, defence: MaskedDefence, pictures: int, favour: float, generator: torch.Generator) -> None:
         logits = torch.randn(4096, CLASSES, generator=generator)
         logits[:, LABEL] += favour
         self._pool, self._generator = logits.softmax(dim=1), generator
-        self.votes = Votes(defence.cover, VoteStore(len(defence.cover), CLASSES))
+        ballot = Ballot(defence.cover)
+        self.votes = Votes(ballot, VoteStore(pictures, ballot.passes, CLASSES))
         self.seconds = 0.0
 
-    def run(self, asking: Asking[object]) -> object:
+    def run(self, asking: Asking[T]) -> T:
         while True:
             begin = time.perf_counter()
             try:
                 missing = self.votes.store.missing(next(asking))
             except StopIteration as stop:
-                return stop.value
+                return stop.value  # type: ignore[no-any-return]
             finally:
                 self.seconds += time.perf_counter() - begin
-            self._cast(missing)
-
-    def _cast(self, passes: IntArray) -> None:
-        rows = torch.randint(len(self._pool), (len(passes),), generator=self._generator)
-        self.votes.store.add(passes, self._pool[rows])
+            rows = torch.randint(len(self._pool), (len(missing),), generator=self._generator)
+            self.votes.store.add(missing, self._pool[rows])
 
 
-def seconds_per_image(defences: Sequence[MaskedDefence], favour: float) -> tuple[float, int]:
-    """The rules' time for one image under all defences, and how many certificates hold."""
+def seconds_per_image(defences: Sequence[MaskedDefence], pictures: int, favour: float) -> tuple[float, float]:
+    """The rules' time for one image under all defences in a cohort, and how many certificates hold."""
     generator = torch.Generator().manual_seed(0)
     total, held = 0.0, 0
     for defence in defences:
-        invented = Invented(defence, favour, generator)
+        invented = Invented(defence, pictures, favour, generator)
         invented.run(defence.rule.deciding(invented.votes))
-        held += bool(invented.run(defence.rule.certifying(invented.votes, LABEL)))
+        held += int(invented.run(defence.rule.certifying(invented.votes, np.full(pictures, LABEL))).sum())
         total += invented.seconds
-    return total, held
+    return total / pictures, held / pictures
 
 
 def nothing_sure(*arguments: Any) -> IntArray:
     """Stands in for ``Aggregate.least``: leaves every pool in doubt."""
-    return np.full(len(arguments[2]), -1)
+    return np.full(arguments[2].shape[:2], -1)
 
 
 def main() -> None:
@@ -81,17 +83,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     table1 = EXPERIMENTS["table1"]
-    (threat,) = (t for t in table1.threats_on("imagenet") if t.side == 32)
-    defences = [case.defence(threat, IMAGE) for case in table1.cases(threat)]
-    seconds_per_image(defences, FAVOURS[-1])
+    (labelled,) = (p for p in table1.patches_on("imagenet") if p.side == 32)
+    defences = [built_defence(declared, labelled, IMAGE) for declared in table1.defences(labelled)]
+    seconds_per_image(defences, 1, FAVOURS[-1])
     rows = []
-    for favour in FAVOURS:
-        short = min(seconds_per_image(defences, favour) for _ in range(options.repeat))
+    for favour, pictures in product(FAVOURS, COHORTS):
+        short = min(seconds_per_image(defences, pictures, favour) for _ in range(options.repeat))
         with patch.object(MeanProbability, "least", nothing_sure):
-            long = min(seconds_per_image(defences, favour) for _ in range(options.repeat))
+            long = min(seconds_per_image(defences, pictures, favour) for _ in range(options.repeat))
         assert short[1] == long[1], "expected the same certificates either way"
-        rows.append({"favour": favour, "certificates": short[1], "short_seconds": short[0], "long_seconds": long[0],
-                     "ratio": long[0] / short[0]})  # fmt: skip
+        rows.append({"favour": favour, "cohort": pictures, "certificates": short[1], "short_seconds": short[0],
+                     "long_seconds": long[0], "ratio": long[0] / short[0]})  # fmt: skip
         print(rows[-1])
     where = {"device": device_name(torch.device("cpu")), "versions": provenance()}
     content = {**where, "defences": [defence.name for defence in defences], "rows": rows}

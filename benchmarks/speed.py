@@ -22,18 +22,20 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.plain_loop import certified, two_mask_labels
-from certmask.classifier import Classifier, device_name, float32_mode
+from certmask.backends.devices import device_name
+from certmask.classifier import Classifier, float32_mode
 from certmask.covers import Cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
+from certmask.engine.engine import Program
 from certmask.engine.margin import measured_margin
 from certmask.results.file import provenance
 from certmask.rules import PatchCleanser
 from certmask.rules.jury_recovery import all_pairs
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import VoteStore, single_passes
+from certmask.votes import VoteStore
 from certmask.zoo import DEFAULT_MODEL, framing_of, imagenet_names, imagenet_synsets, load_model
 from certmask.zoo.timm_import import import_timm
 
@@ -89,15 +91,17 @@ def flops_per_image(name: str) -> int:
     return int(counter.get_total_flops())
 
 
-def everything(engine: Engine, cover: Cover) -> Callable[[int, VoteStore], Asking[bool]]:
+def everything(engine: Engine, cover: Cover) -> Program[bool]:
     """A program without early exit: all masks, all pairs, then the certificate of the undisturbed majority."""
-    passes = np.concatenate([single_passes(len(cover)), all_pairs(len(cover))])
+    rule, pairs = PatchCleanser(), all_pairs(len(cover))
 
-    def program(_: int, store: VoteStore) -> Asking[bool]:
+    def program(numbers: list[int], store: VoteStore) -> Asking[list[bool]]:
         votes = engine.votes(cover, store)
-        yield votes.passes(passes)
-        label = int(votes.of(single_passes(len(cover))).mean(dim=0).argmax())
-        return PatchCleanser().certify(votes, label).holds
+        ballot = votes.ballot
+        yield votes.ask(np.concatenate([ballot.singles, ballot.pairs(pairs[:, 0], pairs[:, 1])])[None])
+        singles = np.arange(len(cover))[:, None]
+        labels = [int(votes.of(singles, place).mean(dim=0).argmax()) for place in range(len(numbers))]
+        return list((yield from rule.certifying(votes, np.array(labels))))
 
     return program
 

@@ -21,11 +21,9 @@ from typing import Any
 
 import torch
 
-from certmask.cli.train import starting_point
 from certmask.data import class_folders, load_dataset
 from certmask.threat import Patch
-from certmask.training import Recipe, read_photos
-from certmask.training.run import Exam, Lesson, train_run
+from certmask.training import Exam, Lessons, Recipe, read_lessons, starting_point, train_and_examine
 
 
 @dataclass(frozen=True)
@@ -75,36 +73,35 @@ def size_of(job: Job) -> tuple[int, int]:
     return (32, 32) if "cifar" in job.model else (224, 224)
 
 
-def read(options: argparse.Namespace, job: Job) -> tuple[Lesson, Lesson]:
+def read(options: argparse.Namespace, job: Job) -> tuple[Lessons, Lessons]:
     """Training and held-out photos of a job; Imagenette's are 224×224 already and are not cropped."""
     root = Path(options.imagenette if job.data == "imagenette" else options.cifar)
     sources = (str(root / "train"), str(root / "val")) if job.data == "imagenette" else (f"{root}:train", str(root))
     names = [(c,) for c in class_folders(sources[0])]
     sets = [load_dataset(source, names, job.crop) for source in sources]
-    lessons, held_out = (Lesson(d, read_photos(d, size_of(job), lambda _: None)) for d in sets)
+    lessons, held_out = (read_lessons(d, size_of(job), lambda _: None) for d in sets)
     return lessons, held_out
 
 
-def train(name: str, options: argparse.Namespace, lessons: Lesson, held_out: Lesson) -> None:
+def train(name: str, options: argparse.Namespace, lessons: Lessons, held_out: Lessons) -> None:
     job, folder = JOBS[name], Path(options.out)
     recipe = Recipe(**{"epochs": 10, **job.recipe, **({"epochs": options.epochs} if options.epochs else {})})
     source = f"{options.cifar}:train" if job.data == "cifar" else f"{options.imagenette}/train"
     name_or_file = str(folder / job.after / "model.safetensors") if job.after else job.model
-    weights = f"{options.weights}/{job.weights}.safetensors" if job.weights else None
-    torch.manual_seed(recipe.seed)
-    model, card = starting_point(name_or_file, class_folders(source), size_of(job), weights, False)
+    weights = Path(options.weights) / f"{job.weights}.safetensors" if job.weights else None
+    model, card = starting_point(name_or_file, class_folders(source), size_of(job), weights=weights, seed=recipe.seed)
     start = card.data["start"] + (" (ImageNet-1k)" if weights else "")
     card = replace(card, sha256="", data={"start": start})
     side = size_of(job)[0]
     exam = Exam(Patch(round(side / 7), round(side / 7)), options.images or job.images, options.precision)
     began = time.time()
-    done = train_run(model, card, recipe, lessons, held_out, exam, folder / name, device=options.device, half=True,
-                     compiled=job.compiled and options.device == "cuda",
-                     progress=lambda entry: print(f"{name} {time.time() - began:.0f} s {entry}"))  # fmt: skip
+    done = train_and_examine(model, card, recipe, lessons, held_out, exam, folder / name, device=options.device,
+                             half=True, compiled=job.compiled and options.device == "cuda",
+                             progress=lambda entry: print(f"{name} {time.time() - began:.0f} s {entry}"))  # fmt: skip
     print(f"{name} done in {time.time() - began:.0f} s: {done.metrics}")
 
 
-def lane(names: list[str], options: argparse.Namespace, photos: dict[str, tuple[Lesson, Lesson]]) -> int:
+def lane(names: list[str], options: argparse.Namespace, photos: dict[str, tuple[Lessons, Lessons]]) -> int:
     """Train one after the other; one that fails does not stop the next."""
     failed = 0
     for name in names:
@@ -133,7 +130,7 @@ def main() -> None:
     lanes = [names.split(",") for names in options.lanes]
     torch.set_num_threads(1)  # a process that has used OpenMP threads must not fork
     began = time.time()
-    photos: dict[str, tuple[Lesson, Lesson]] = {}
+    photos: dict[str, tuple[Lessons, Lessons]] = {}
     for name in (name for names in lanes for name in names):
         if key_of(name) not in photos:
             photos[key_of(name)] = read(options, JOBS[name])

@@ -23,21 +23,17 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from torch import Tensor
 
-from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, breaks, defence_judge
+from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
-from certmask.certify import pixel_digest
-from certmask.cli.demo import PATCH, demo_defences
-from certmask.covers import Cover
-from certmask.data import read_photo, to_tensor
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.data import pixel_digest, read_photo, to_tensor
+from certmask.defences import MaskedDefence, examine, explain
+from certmask.defences.demo import PATCH, demo_defences
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.report.drawing import COLOURS, paint_votes, save_figure
 from certmask.results.file import provenance
-from certmask.rules.rule import Asking
 from certmask.threat import Size
-from certmask.votes import VoteStore, single_passes
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +43,6 @@ SEED, STEPS, VIEWS = 0, 50, 10
 UNDEFENDED, PUBLISHED, DETECTION, RECOVERY = (
     "undefended", "published rule k=6", "jury detection k=4", "jury recovery k=1",
 )  # fmt: skip
-Votes = list[tuple[int, float]]
 
 
 def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, MaskedDefence]]:
@@ -94,36 +89,24 @@ def _judged(
         judged[name] = {
             **defence.describe(),
             "certified": then.certified,
-            "sentence": defence.rule.certificate(defence.cover, label, bool(then.certified)).sentence,
+            "sentence": defence.certificate(label, bool(then.certified)).sentence,
             "clean_answer": names[then.label],
             "answer": names[now.label],
             "alert": now.alert,
-            "broken": breaks(defence.rule.guarantee, Decision(now.label, now.alert), label),
-            **(_masks(engine, defence.cover, picture, corner) if then.certified else {}),
+            "broken": defence.guarantee.broken_by(Decision(now.label, now.alert), label),
+            **(_masks(engine, defence, picture, corner) if then.certified else {}),
         }
     return judged
 
 
-def _masks(engine: Engine, cover: Cover, picture: Tensor, corner: Size) -> dict[str, Any]:
+def _masks(engine: Engine, defence: MaskedDefence, picture: Tensor, corner: Size) -> dict[str, Any]:
     """How many masks hide the patch, and how many vote for each class."""
-    counts = Counter(label for label, _ in _votes(engine, cover, picture))
+    (explanation,) = explain(engine, picture[None], defence)
+    counts = Counter(label for label, _ in explanation.votes)
     return {
-        "jury": sum(mask.covers(corner, PATCH, cover.image) for mask in cover.masks),
+        "jury": sum(mask.covers(corner, PATCH, defence.image) for mask in defence.cover.masks),
         "votes": {engine.classifier.class_names[label]: number for label, number in counts.most_common()},
     }
-
-
-def _votes(engine: Engine, cover: Cover, picture: Tensor) -> Votes:
-    """Class and confidence of every mask's vote."""
-
-    def program(_: int, store: VoteStore) -> Asking[Votes]:
-        votes = engine.votes(cover, store)
-        yield votes.passes(single_passes(len(cover)))
-        heads = votes.heads(single_passes(len(cover)))
-        return list(zip(heads.labels.tolist(), heads.confidence.tolist(), strict=True))
-
-    (finding,) = engine.run(picture[None], program)
-    return finding.value
 
 
 def draw(
@@ -132,7 +115,7 @@ def draw(
     """Clean, patched, and the votes of two defences about the patched picture, with their answers."""
     figure = Figure(figsize=(11.7, 4.1), layout="constrained")
     panels = figure.subplots(1, 4)
-    votes = {name: _votes(engine, defences[name].cover, picture) for name in (PUBLISHED, RECOVERY)}
+    votes = {name: explain(engine, picture[None], defences[name])[0].votes for name in (PUBLISHED, RECOVERY)}
     counts = Counter(label for part in votes.values() for label, _ in part)
     colour = {record["label"]: COLOURS[0]}
     for label, _ in counts.most_common():

@@ -12,6 +12,7 @@ from itertools import combinations, permutations
 from random import Random
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from certmask.geometry import Mask
 from certmask.rules import Rule
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import Votes, VoteStore
+from certmask.votes import Ballot, Votes, VoteStore
 
 T = TypeVar("T")
 Pass = tuple[int, int]
@@ -40,19 +41,53 @@ SOFT = torch.tensor(
 
 def play(cover: Cover, ask: Ask[T], palette: Tensor, choose: Callable[[Pass], int]) -> tuple[T, Table]:
     """Run a computation, let ``choose`` answer each pass when it is first asked for, and return the votes cast too."""
-    store = VoteStore(len(cover), palette.shape[1])
-    votes, table = Votes(cover, store), Table()
+    ballot, names = ballot_of(cover)
+    store = VoteStore(1, ballot.passes, palette.shape[1])
+    votes, table = Votes(ballot, store), Table()
     asking = ask(votes)
     while True:
         try:
             asked = next(asking)
         except StopIteration as stop:
             return stop.value, table
-        new = store.missing(votes.passes(asked))
-        picks = {(i, j): choose((i, j)) for i, j in new.tolist()}
+        new = store.missing(asked)
+        names += [pass_name(row) for row in ballot.passes.sets(np.arange(len(names), len(ballot.passes))).tolist()]
+        picks = {names[number]: choose(names[number]) for number in new.passes.tolist()}
         if picks:
             store.add(new, palette[list(picks.values())])
             table.update(picks)
+
+
+@cache
+def ballot_of(cover: Cover) -> tuple[Ballot, list[Pass]]:
+    """The numbers of a cover's passes, shared by all games on it, and what they are called here, as far as known."""
+    return Ballot(cover), []
+
+
+def pass_name(masks: Sequence[int]) -> Pass:
+    """``(i, j)`` with ``i < j`` for two masks, ``(i, i)`` for one, ``(-1, -1)`` for none."""
+    members = sorted(mask for mask in masks if mask >= 0)
+    return (members[0], members[-1]) if members else (-1, -1)
+
+
+def deciding(rule: Rule) -> Ask[Decision]:
+    """A rule's decision about one picture."""
+
+    def ask(votes: Votes) -> Asking[Decision]:
+        (decision,) = yield from rule.deciding(votes)
+        return decision
+
+    return ask
+
+
+def certifying(rule: Rule, label: int) -> Ask[bool]:
+    """Whether a rule's certificate holds for one picture."""
+
+    def ask(votes: Votes) -> Asking[bool]:
+        (holds,) = yield from rule.certifying(votes, np.array([label]))
+        return bool(holds)
+
+    return ask
 
 
 def plays(cover: Cover, ask: Ask[T], palette: Tensor, options: Options) -> Iterator[tuple[T, Table]]:
@@ -123,13 +158,12 @@ def keeps(guarantee: Guarantee, decision: Decision, label: int) -> bool:
 
 def certified(cover: Cover, rule: Rule, label: int, palette: Tensor) -> Iterator[Table]:
     """All clean tables (of the passes that the certificate looks at) for which the rule's certificate holds."""
-    ask: Ask[bool] = lambda votes: rule.certifying(votes, label)  # noqa: E731
-    return (table for holds, table in plays(cover, ask, palette, anything(palette)) if holds)
+    return (table for holds, table in plays(cover, certifying(rule, label), palette, anything(palette)) if holds)
 
 
 def holds(cover: Cover, rule: Rule, label: int, palette: Tensor, table: Table) -> bool:
     """Whether the rule's certificate holds for a table; a pass the table does not have votes for the label."""
-    return play(cover, lambda votes: rule.certifying(votes, label), palette, lambda one: table.get(one, label))[0]
+    return play(cover, certifying(rule, label), palette, lambda one: table.get(one, label))[0]
 
 
 def brittle(cover: Cover, rule: Rule, label: int, palette: Tensor, rng: Random) -> Table | None:
@@ -137,8 +171,7 @@ def brittle(cover: Cover, rule: Rule, label: int, palette: Tensor, rng: Random) 
 
     The table starts unanimous for the label (palette row ``label``); None if not even that is certified.
     """
-    ask: Ask[bool] = lambda votes: rule.certifying(votes, label)  # noqa: E731
-    proved, table = play(cover, ask, palette, lambda _: label)
+    proved, table = play(cover, certifying(rule, label), palette, lambda _: label)
     if not proved:
         return None
     for one in rng.sample(sorted(table), len(table)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -10,36 +10,47 @@ import torch
 from conftest import tiny_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looking import outputs_under
 from test_worst_case import UnanimousMajority
 from torch import Tensor, nn
 
 from certmask.attacks import (
+    ATTACKS,
     AdaptiveAttack,
     Attack,
     Descent,
     Job,
+    Needs,
     PatchAttack,
     RandomSearch,
     Surrogate,
     UniversalPatch,
-    breaks,
     classifier_judge,
     defence_judge,
 )
-from certmask.attacks.goals import EXACTLY_K, HIDDEN, KEEP, SPARE_ONE, TURN, TURN_ALL, WIN_DUELS, goals_against
-from certmask.attacks.juries import Juries
-from certmask.attacks.locations import PLACES, pick_corner
-from certmask.attacks.views import masked_views
+from certmask.attacks.attempts import PLACES, pick_corner
+from certmask.attacks.goals import (
+    BARE_PICTURE,
+    EXACTLY_K,
+    GOALS,
+    HIDDEN,
+    KEEP,
+    SPARE_ONE,
+    TURN,
+    TURN_ALL,
+    WIN_DUELS,
+    Juries,
+    goals_against,
+    masked_views,
+)
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier, weights_digest
 from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
 from certmask.rules import RULES, JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule
-from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import VoteStore
 
 PATCH = Patch(7, 7)
 SPREAD = spread_cover(24, Patch(6, 6), 12, 2)
@@ -140,6 +151,67 @@ def test_random_search_for_a_target(classifier: Classifier, job: Job) -> None:
     before, after = (classifier(a.pictures).gather(1, targets[:, None]) for a in attacked)
     assert (after >= before - 0.02).all()
     assert (after > before).any()
+
+
+# --------------------------------------------------------------------------------- what every row of the table must do
+
+
+def built(name: str, classifier: Classifier) -> Attack:
+    """An attack from its row, with its own defaults, against a defence where it needs one."""
+    entry, surrogate = ATTACKS[name], Surrogate(classifier, [SPREAD])
+    given = {
+        Needs.SCORES: (classifier,),
+        Needs.GRADIENTS: (surrogate,),
+        Needs.DEFENCE: (surrogate, MaskedDefence(SPREAD, Published())),
+    }
+    return entry.attack(*given[entry.needs])
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_attack_of_the_table_beats_noise(name: str, classifier: Classifier, images: Tensor) -> None:
+    """With its own defaults, on its own places, it stays within its patch, and its seed says what it does."""
+    judge, labels = classifier_judge(classifier), classifier(images).argmax(dim=1)
+    common = labels == labels.mode().values
+    job = Job(images[common], labels[common], SPREAD.patch)
+    attacked, again = (built(name, classifier)(job, judge, seed=1) for _ in range(2))
+    assert torch.equal(attacked.pictures, again.pictures)
+    lead = [_lead(classifier(pictures), job.labels) for pictures in (attacked.pictures, noisy(job))]
+    assert (lead[0] < lead[1]).float().mean() > 0.5
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_attack_of_the_table_keeps_to_a_given_corner(name: str, classifier: Classifier, job: Job) -> None:
+    corners = torch.tensor([[3, 4], [18, 0]])
+    placed = Job(job.images[:2], job.labels[:2], SPREAD.patch, corners)
+    assert torch.equal(built(name, classifier)(placed, classifier_judge(classifier)).corners, corners)
+    with pytest.raises(AttackError, match="expected labels from 0 to 4, got 5"):
+        built(name, classifier)(Job(placed.images, torch.tensor([5, 0]), SPREAD.patch), classifier_judge(classifier))
+
+
+def test_every_row_says_what_the_attack_is() -> None:
+    assert {entry.attack for entry in ATTACKS.values()} == attacks_of(Attack.__subclasses__())
+    for entry in ATTACKS.values():
+        assert entry.attack.__doc__
+        assert entry.idea.endswith(".")
+
+
+def attacks_of(kinds: Iterable[type[Attack]]) -> set[type[Attack]]:
+    """Those that the package defines, and all that derive from them."""
+    own = {kind for kind in kinds if kind.__module__.startswith("certmask.")}
+    return own.union(*(attacks_of(kind.__subclasses__()) for kind in own))
+
+
+def noisy(job: Job) -> Tensor:
+    patches = torch.rand(len(job), 3, *job.patch.size, generator=torch.Generator().manual_seed(0))
+    pictures = job.images.clone()
+    pictures[:, :, 9:15, 9:15] = patches
+    return pictures
+
+
+def _lead(scores: Tensor, labels: Tensor) -> Tensor:
+    """By how much the true class is ahead of the best other."""
+    others = scores.scatter(1, labels[:, None], -1.0).amax(dim=1)
+    return scores.gather(1, labels[:, None])[:, 0] - others
 
 
 # ------------------------------------------------------------------------------------------- no attack grades itself
@@ -316,17 +388,11 @@ def test_the_surrogate_sees_what_the_engine_sees(cover: Cover, classifier: Class
     engine, surrogate = Engine(classifier, COVERS, fill=fill), Surrogate(classifier, COVERS, fill=fill)
     passes = np.random.default_rng(0).integers(0, len(cover), size=(20, 2))
     passes[0] = -1
-    stores: dict[int, VoteStore] = {}
-
-    def program(number: int, store: VoteStore) -> Asking[None]:
-        stores[number] = store
-        yield engine.votes(cover, store).passes(passes)
-
-    list(engine.run(images[:3], program))
+    found = outputs_under(engine, cover, images[:3], [passes] * 3)
     pairs = torch.from_numpy(np.append(surrogate.numbers(cover), -1)[passes])
     seen = surrogate(images[:3], pairs.expand(3, -1, -1)).softmax(dim=2)
-    for number, store in stores.items():
-        assert torch.allclose(seen[number], engine.votes(cover, store).of(passes), atol=1e-5)
+    for number, outputs in enumerate(found):
+        assert torch.allclose(seen[number], outputs, atol=1e-5)
 
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)
@@ -377,8 +443,15 @@ def test_wishes(cover: Cover) -> None:
 
 
 def test_every_rule_has_goals() -> None:
+    assert GOALS.keys() == RULES.keys()
     assert all(goals_against(rule()) for rule in RULES.values())
     assert len({goal.bare for goal in goals_against(UnanimousMajority())}) == 1
+
+
+def test_a_rule_without_a_row_is_attacked_in_every_way() -> None:
+    """Every goal against a rule that has a row, but for the one that looks at no mask."""
+    known = {goal for goals in GOALS.values() for goal in goals}
+    assert set(goals_against(UnanimousMajority())) == known - {BARE_PICTURE}
 
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)
@@ -432,7 +505,7 @@ def gauntlet(rule: Rule, cover: Cover, network: nn.Module) -> tuple[int, int]:
         attack = AdaptiveAttack(surrogate, defence, Descent(steps=25), views=8)
         attacked = attack(Job(images, labels, cover.patch), defence_judge(engine, defence), seed=seed)
         pairs = zip(attacked.decisions, labels.tolist(), strict=True)
-        broken |= torch.tensor([breaks(rule.guarantee, decision, label) for decision, label in pairs])
+        broken |= torch.tensor([rule.guarantee.broken_by(decision, label) for decision, label in pairs])
     return len(images), int(broken.sum())
 
 
@@ -474,7 +547,7 @@ def test_what_breaks_a_guarantee() -> None:
         (Guarantee.PUBLISHED, {right, warned}),
         (Guarantee.NONE, {right, warned}),
     ):
-        assert {d for d in (right, wrong, warned, wrong_warned) if not breaks(guarantee, d, 1)} == harmless
+        assert {d for d in (right, wrong, warned, wrong_warned) if not guarantee.broken_by(d, 1)} == harmless
 
 
 def test_goals_through_masks_and_bare_ones_do_not_mix(classifier: Classifier) -> None:

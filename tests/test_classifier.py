@@ -7,6 +7,7 @@ import torch
 from conftest import DEVICES, tiny_network
 from torch import Tensor, nn
 
+from certmask.backends import BACKENDS, PRECISIONS, Backend, backends_help, default_backend
 from certmask.classifier import Classifier, weights_digest
 from certmask.errors import CertmaskError, ClassifierError
 
@@ -108,3 +109,27 @@ def test_logits_that_change_shape_later(images: Tensor) -> None:
 def test_a_device_that_is_not_there_is_told(device: str, network: nn.Module) -> None:
     with pytest.raises(CertmaskError, match=f"expected a device that is there, got '{device}'"):
         Classifier(network, 24, device=device)
+
+
+def test_auto_takes_the_gpu_where_there_is_one(network: nn.Module) -> None:
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert Classifier(network, 24, device="auto", batch=2).device.type == expected
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_a_backend_refuses_what_its_row_does_not_say(backend: Backend, network: nn.Module) -> None:
+    for precision in PRECISIONS:
+        if precision not in backend.precisions:
+            with pytest.raises(ClassifierError, match=f"expected precision .* with {backend.title}, got '{precision}'"):
+                Classifier(network, 24, precision=precision, backend=backend.name)
+    if not backend.plain_callables:
+        with pytest.raises(ClassifierError, match=f"expected an nn.Module on the .* for {backend.title}, got function"):
+            Classifier(lambda batch: batch.mean(dim=(2, 3)), 24, backend=backend.name)
+
+
+def test_auto_takes_the_last_installed_backend_that_serves_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certmask.backends.backend.find_spec", lambda name: name)
+    assert (default_backend("cpu"), default_backend("cuda:1")) == ("openvino", "torch")
+    monkeypatch.setattr("certmask.backends.backend.find_spec", lambda name: name == "torch")
+    assert default_backend("cpu") == "torch"
+    assert backends_help() == "torch, openvino (faster on CPUs), or auto."

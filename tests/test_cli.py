@@ -16,8 +16,9 @@ import pytest
 from commands import PROGRAM, certmask, outcomes
 from PIL import Image
 
-from certmask.cli.sizes import make_cover
-from certmask.results.file import read_results
+from certmask.cli.sizes import optional_size
+from certmask.covers.default import suited_cover
+from certmask.rules.registry import listed
 from certmask.threat import Patch, Size
 
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
@@ -70,7 +71,8 @@ def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
 def test_what_the_options_leave_open_suits_the_rule(
     rule: str, mask: str | None, tiling: str, fold: str | None, expected: tuple[Size, Size]
 ) -> None:
-    cover = make_cover((224, 224), Patch(32, 32), mask, tiling, fold, rule)
+    asked = tiling, optional_size(mask, "mask"), optional_size(fold, "fold")
+    cover = suited_cover((224, 224), Patch(32, 32), *asked, many=listed(rule).many)
     assert (cover.mask, cover.fold) == expected
 
 
@@ -301,10 +303,12 @@ def test_a_photo_that_was_exchanged_is_noticed(little_model: Path, class_folders
 
 @pytest.mark.parametrize("key", ["tiling", "fold", "patch"])
 def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
-    header, rows = read_results(Path(__file__).parent.parent / "results" / "demo.jsonl")
-    del header["defences"]["jury recovery k=4"]["cover"][key]
-    (tmp_path / "run.jsonl").write_text(f"{json.dumps(header)}\n{json.dumps(rows[0])}\n")
-    assert f"expected '{key}' for every defence" in certmask("table", tmp_path / "run.jsonl", code=1).stderr
+    header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
+    said = json.loads(header)
+    del said["schemes"]["jury recovery k=4"]["cover"][key]
+    (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
+    wanted = f"expected '{key}' in the cover of 'jury recovery k=4'"
+    assert wanted in certmask("table", tmp_path / "run.jsonl", code=1).stderr
 
 
 def test_table_with_nonsense(tmp_path: Path) -> None:

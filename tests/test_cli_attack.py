@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,18 @@ import torch
 from commands import Done, certmask
 from PIL import Image
 
-from certmask.attacks.pictures import picture_folder
-from certmask.certify import pixel_digest
+from certmask.attacks.attempts import Budget
+from certmask.attacks.gauntlet import strength
+from certmask.attacks.target import Target
 from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
-from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, defence_from
-from certmask.errors import ResultsError
+from certmask.data import load_dataset, pixel_digest
+from certmask.defences import MaskedDefence, defence_from
+from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.geometry import Mask
-from certmask.report.attack_table import attack_lines, attack_markdown
-from certmask.results.file import read_results
+from certmask.report.tables import brief_table, markdown_grid
+from certmask.results.columns import ATTACK_COLUMNS, attack_figures
+from certmask.results.file import picture_folder, read_results
+from certmask.results.run import read_run
 from certmask.rules import RULES, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
 from certmask.threat import Patch
 from certmask.zoo.models import SHIPPED
@@ -31,8 +35,9 @@ torch.set_num_threads(1)
 SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32", "--backend", "torch")
 RULES_RUN = ("undefended", "published", "jury-detection", "jury-recovery")
 QUICK = ("--images", "1", "--locations", "1", "--steps", "1", "--masks-per-step", "1")
+RECORDED = Path(__file__).resolve().parent.parent / "results" / "attacks"
 WRONG, FIRST, SECOND = "243/a.png", "559/b.png", "949/c.png"
-"""The photo that jury recovery answers wrongly, and two that every rule certifies."""
+"""The photo that no rule certifies and that the published one answers wrongly, and two that every rule certifies."""
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +79,9 @@ def test_a_small_gauntlet(here: Path) -> None:
     """The undefended model falls, the published rule is attacked, proved certificates stand; pictures are evidence."""
     budget = ("--images", "2", "--locations", "1", "--steps", "8", "--masks-per-step", "2", "--attempts-at-once", "2")
     done = attack(here, *budget)
-    header, rows = read_results(here / "attack.jsonl")
-    lines = {line.defence: line for line in attack_lines(header, rows)}
+    found = attack_figures(read_run(here / "attack.jsonl"))
+    _, rows = read_results(here / "attack.jsonl")
+    lines = {line.defence: line for line in found}
     assert {name: line.attempts for name, line in lines.items()} == dict.fromkeys(RULES_RUN, 2)
     assert lines["undefended"].label_changed >= 1
     assert lines["undefended"].broken is None
@@ -91,7 +97,7 @@ def test_a_small_gauntlet(here: Path) -> None:
     before = (here / "attack.jsonl").read_bytes()
     attack(here, *budget)
     assert (here / "attack.jsonl").read_bytes() == before
-    assert "| undefended | none | 2 |" in attack_markdown(attack_lines(header, rows))
+    assert "| undefended | none | 2 |" in markdown_grid(brief_table("", ATTACK_COLUMNS, found))
 
 
 def check_picture(folder: Path, row: dict[str, Any]) -> None:
@@ -132,7 +138,7 @@ def test_an_interrupted_gauntlet_goes_on_where_it_was(here: Path) -> None:
 
 
 def test_a_broken_proof_is_an_error_and_can_be_replayed(here: Path) -> None:
-    """A forged certificate (of a photo that jury recovery answers wrongly) breaks: exit code 1, with the replay."""
+    """A forged certificate (of a photo that jury recovery answers barely) breaks: exit code 1, with the replay."""
 
     def forge(lines: list[dict[str, Any]]) -> None:
         for line in lines[1:]:
@@ -193,12 +199,16 @@ def header_change(*keys: str, value: Any) -> Callable[[list[dict[str, Any]]], ob
         (header_change("defences", "published", "rule", "rule", value="magic"), "'magic'"),
         (header_change("defences", "jury-recovery", "rule", "aggregate", value="max"), "'jury-recovery'"),
         (header_change("defences", "jury-recovery", "rule", "pairs", value="odd"), "'jury-recovery'"),
-        (header_change("kind", value="train"), "certification run"),
-        (lambda lines: lines.__delitem__(slice(1, None)), "at least one certified image"),
+        (header_change("kind", value="train"), "results of certify or attack, got kind 'train'"),
+        (header_change("model", "name", value=None), "'name' as text"),
+        (lambda lines: lines.__delitem__(slice(1, None)), "at least one row in run.jsonl"),
         (lambda lines: lines[1].update(input_sha256="0"), "other pixels"),
         (lambda lines: lines[1].update(image="949/zz.png"), "949/zz.png"),
-        (lambda lines: [line["defences"]["undefended"].update(label=1, alert=False) or line.update(label=1)
+        (lambda lines: [line.update(label=1, defences={name: {**outcome, "label": 1, "alert": False}
+                                                       for name, outcome in line["defences"].items()})
                         for line in lines[1:]], "expected label 1"),
+        (lambda lines: lines[1]["defences"]["published"].update(certified=True), "to be answered as promised"),
+        (lambda lines: lines.append(lines[1]), "every image once"),
     ],
 )  # fmt: skip
 def test_results_that_do_not_fit(change: Callable[[list[dict[str, Any]]], object], got: str, here: Path) -> None:
@@ -210,7 +220,12 @@ def test_results_that_do_not_fit(change: Callable[[list[dict[str, Any]]], object
 
 def test_a_function_that_answers_otherwise_is_refused(here: Path) -> None:
     """The file says that the clean photo got another answer: this is not what was certified."""
-    edit(here / "run.jsonl", lambda lines: [line["defences"]["published"].update(label=1) for line in lines[1:]])
+
+    def forge(lines: list[dict[str, Any]]) -> None:
+        for line in lines[1:]:
+            line["defences"]["published"].update(label=line["label"], certified=line["image"] == WRONG)
+
+    edit(here / "run.jsonl", forge)
     assert "another function" in attack(here, *QUICK, "--rule", "published", code=1).stderr
 
 
@@ -252,8 +267,23 @@ def test_without_a_model_the_run_names_it(small_base: Path, tmp_path: Path) -> N
     assert "the run names" in " ".join(certmask("attack", "--help").stdout.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("name", ["mine", "mine.safetensors", "resnet18.mine", "Sequential", "", None])
-def test_a_model_of_the_users_own_must_be_given(name: str | None, small_base: Path, tmp_path: Path) -> None:
+def test_the_same_gauntlet_from_python(small_base: Path, tmp_path: Path) -> None:
+    """Row for row what the command writes; a proof that breaks is an error with the command that replays it."""
+    small_attack(small_base, tmp_path, "resnet26-cifar10")
+    target = Target(tmp_path / "run.jsonl", "demo-cifar10", tmp_path / "python.jsonl")
+    seen: list[int] = []
+    attempts = target.gauntlet(Budget(1, 1, 1, 1, 1)).attack(seen.append)
+    assert list(attempts.rows) == rows_of(tmp_path)
+    assert seen == [0, 1]
+    assert "not on record" in strength(attempts)
+    target.check_proofs(attempts)
+    proved = {**attempts.header, "defences": {"published": {"rule": {"guarantee": "recovery"}}}}
+    with pytest.raises(BrokenCertificateError, match=r"that of published for .* broken; replay: .* --replay 1$"):
+        target.check_proofs(replace(attempts, header=proved, rows=({**attempts.rows[0], "broken": True},)))
+
+
+@pytest.mark.parametrize("name", ["mine", "mine.safetensors", "resnet18.mine", "Sequential", ""])
+def test_a_model_of_the_users_own_must_be_given(name: str, small_base: Path, tmp_path: Path) -> None:
     """Also if the results file names a file that is there: what to load is the user's choice."""
     done = small_attack(small_base, tmp_path, name, code=1)
     assert f"expected --model FILE for a run of {name}, " in done.stderr
@@ -293,6 +323,8 @@ def test_missing_and_foreign_files(here: Path) -> None:
     assert "none.jsonl" in attack(here, results="none.jsonl", code=1).stderr
     (here / "text.jsonl").write_text("no results\n")
     assert "text.jsonl" in attack(here, results="text.jsonl", code=1).stderr
+    attempts = attack(here, results=str(RECORDED / "deit-tiny-attempts.jsonl"), code=1)
+    assert "expected a results file of a certification run" in attempts.stderr
     (here / "attack.jsonl").write_text("my notes\n")
     attack(here, *QUICK, "--rule", "undefended", code=1)
     assert (here / "attack.jsonl").read_text() == "my notes\n"
@@ -344,24 +376,24 @@ def test_schemes_that_cannot_be_rebuilt() -> None:
         defence_from({"name": "x"})
 
 
-def test_the_table_refuses_other_files() -> None:
-    with pytest.raises(ResultsError, match="expected a file of attack attempts, got one of kind 'certify'"):
-        attack_lines({"kind": "certify"}, [])
+def test_the_table_refuses_other_files(here: Path) -> None:
+    with pytest.raises(ResultsError, match="expected a file of kind 'attack', got one of kind 'certify'"):
+        attack_figures(read_run(here / "run.jsonl"))
 
 
 @pytest.mark.parametrize("name", ["deit-tiny", "resnet50", "efficientnet-lite0"])
 def test_the_committed_gauntlet_counts_again(name: str) -> None:
-    """`certmask table` on the attempts in the repository: every figure counted from the raw lines."""
-    path = Path(__file__).resolve().parent.parent / "results" / "attacks" / f"{name}-attempts.jsonl"
+    """`certmask table` on the attempts in the repository (of format 1): every figure counted from the raw lines."""
+    path = RECORDED / f"{name}-attempts.jsonl"
     header, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     (run,) = json.loads(certmask("table", path, "--json").stdout)
     assert len(rows) >= 1000
     for line in run["lines"]:
-        mine = [row for row in rows if row["defence"] == line["defence"]]
+        mine = [row for row in rows if row["scheme"] == line["defence"]]
         assert line["attempts"] == len(mine)
         assert line["label_changed"] == sum(row["answer"] != row["label"] for row in mine)
         assert line["alerted"] == sum(row["alert"] for row in mine)
-        kind = header["defences"][line["defence"]]["rule"]["guarantee"]
+        kind = header["schemes"][line["defence"]]["rule"]["guarantee"]
         broken = {
             "none": None,
             "published test": sum(row["answer"] != row["label"] for row in mine),

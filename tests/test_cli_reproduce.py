@@ -21,6 +21,7 @@ from certmask.zoo import Card, build_model, save_model
 torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parent.parent
+MEASURED = {name: experiment for name, experiment in EXPERIMENTS.items() if experiment.patches}
 QUICK = ("--batch", "32", "--precision", "fp32", "--backend", "torch", "--device", "cpu")
 
 
@@ -106,21 +107,24 @@ def test_packed_results_are_reported_and_two_forms_refused(here: Path, tmp_path:
 
 
 def check_pages(folder: Path) -> None:
-    """The page of results has a form for every experiment, also for those without a section of their own yet."""
+    """The page of results has a form for every experiment: tables, comparisons, plots, the command that ran it."""
     sys.path.insert(0, str(ROOT / "docs"))
     runs: Any = importlib.import_module("experiment_runs")
-    text = runs.other_sections(folder, ("table1",))
-    assert text.count("## ") == len(EXPERIMENTS) - 1
-    for name, experiment in EXPERIMENTS.items():
-        assert (f": {experiment.title}\n" in text) == (name != "table1")
-        assert (f"](images/{name}--deit--mine" in text) == (experiment.plot is not None)
-    assert {line.split()[2] for line in runs.commands(folder).splitlines()} == EXPERIMENTS.keys()
+    tables: Any = importlib.import_module("experiment_tables")
+    for name, experiment in MEASURED.items():
+        text = tables.measured_tables(folder / name)
+        assert text.count("**deit on mine") == len(experiment.patches_on("mine"))
+        assert all(f"| {row['defence']} |" in text for row in content(folder, name)["rows"])
+        paired = tables.paired_tables(folder / name) if experiment.comparisons else ""
+        assert all(f"**{comparison.question}**" in paired for comparison in experiment.comparisons)
+        assert experiment.plot is None or f"](images/{name}--deit--mine" in tables.plots(folder / name)
+    assert {line.split()[2] for line in runs.commands(folder).splitlines()} == MEASURED.keys()
 
 
 def check_lines(stdout: str, folder: Path) -> None:
     """One line per experiment, no table; runs and rows as in the files."""
     assert "|" not in stdout
-    for name, experiment in EXPERIMENTS.items():
+    for name, experiment in MEASURED.items():
         rows = content(folder, name)["rows"]
         runs = len({row["measured"]["run"] for row in rows})
         (line,) = (line for line in stdout.splitlines() if line.endswith(f" in {folder / name / 'table.md'}"))
@@ -132,10 +136,9 @@ def check_lines(stdout: str, folder: Path) -> None:
 
 def test_every_experiment_runs(here: Path, tmp_path: Path) -> None:
     done = reproduce(here, "all", "--data", "mine=photos", "--images", "1", "--margin", "0", out=tmp_path)
-    for name, experiment in EXPERIMENTS.items():
+    for name, experiment in MEASURED.items():
         found = content(tmp_path, name)
-        threats = experiment.threats_on("mine")
-        expected = [case.name for threat in threats for case in experiment.cases(threat)]
+        expected = [one.name for patch in experiment.patches_on("mine") for one in experiment.defences(patch)]
         assert sorted(row["defence"] for row in found["rows"]) == sorted(expected)
         assert all(row["reported"] is None for row in found["rows"])
         assert len(found["reported_only"]) == len(experiment.reported)
@@ -166,6 +169,11 @@ def test_a_dry_run_plans_without_photos_or_weights(here: Path, tmp_path: Path) -
     assert "1 each" in reproduce(here, "table2", "--data", "x", "--dry-run").stdout
     default = certmask("reproduce", "table3", "--data", "imagenet=nowhere", "--dry-run").stdout
     assert all(name in default for name in ("resnetv2", "vit", "resmlp"))
+
+
+def test_help_names_every_experiment() -> None:
+    words = certmask("reproduce", "--help").stdout.replace("│", " ").split()
+    assert f"{', '.join(EXPERIMENTS)}, or all." in " ".join(words)
 
 
 def test_counts_need_nothing(tmp_path: Path) -> None:

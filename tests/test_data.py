@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
-from certmask.data import Framing, load_dataset, read_photo, to_tensor
+from certmask.data import Framing, check_source, load_dataset, pixel_digest, read_photo, to_array, to_tensor
+from certmask.data.demo import DEMOS
+from certmask.data.sources import SOURCES, sources_help
 from certmask.errors import DataError
 from certmask.zoo.timm_import import import_timm
 
@@ -39,6 +44,20 @@ def test_every_colour_mode_becomes_rgb(mode: str, tmp_path: Path) -> None:
     assert tensor.shape == (3, 24, 24)
     assert tensor.dtype == torch.float32
     assert 0 <= tensor.min() <= tensor.max() <= 1
+
+
+def test_an_array_is_the_tensor_bit_for_bit() -> None:
+    values = np.arange(256 * 3, dtype=np.uint8).reshape(16, 16, 3)
+    array, tensor = to_array(Image.fromarray(values)), to_tensor(Image.fromarray(values))
+    assert array.dtype == np.float32
+    assert array.tobytes() == tensor.numpy().tobytes()
+    assert torch.equal(tensor, torch.from_numpy(values.copy()).permute(2, 0, 1).float() / 255)
+    assert pixel_digest(array) == pixel_digest(tensor) == hashlib.sha256(array.tobytes()).hexdigest()[:16]
+
+
+def test_photos_are_read_without_torch() -> None:
+    script = "import sys; from certmask.data import *; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
@@ -122,6 +141,34 @@ def test_a_bad_file_is_named_in_one_line(kind: str, tmp_path: Path) -> None:
         read_photo(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_every_row_of_the_table_recognises_its_own_form(tmp_path: Path) -> None:
+    """One string of each form, in the table's order; a form that is listed is one that is read."""
+    for name in ("folder/cat", "batches"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("set.tar", "other.tar.gz", "list.csv", "batches/test_batch"):
+        (tmp_path / name).write_bytes(b"")
+    forms = [(row.file, row.reader) for row in SOURCES]
+    for text, file in (
+        ("folder", "folders"),
+        ("set.tar", "tar"),
+        ("set.tar:inside", "tar"),
+        ("set", "tar"),
+        ("list.csv", "csv_file"),
+        ("other.tar.gz", "csv_file"),
+        ("batches", "cifar10"),
+        ("batches:train", "cifar10"),
+    ):
+        assert [name for name, reader in forms if reader.recognises(str(tmp_path / text))][-1] == file
+    for name in DEMOS:
+        assert name in SOURCES[-1].words
+        assert [file for file, reader in forms if reader.recognises(name)] == ["demo"]
+    for name in ("absent", "folder:train"):
+        wanted = "a folder of class folders, a tar, a CSV file or a built-in set (demo, demo-cifar10)"
+        with pytest.raises(DataError, match=re.escape(f"expected {wanted}, got '{tmp_path / name}'")):
+            check_source(str(tmp_path / name))
+    assert sources_help() == "Folder of class folders, tar, CSV, CIFAR-10, demo or demo-cifar10."
 
 
 def test_class_folders_by_alias_number_or_order(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from certmask import Patch, default_cover
 from certmask.errors import CertmaskError
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.experiment import family
-from certmask.report.paired import holm, mcnemar
+from certmask.results.statistics import holm, mcnemar
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "reproduce"

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 import torch
 from conftest import DEVICES
+from looking import outputs_under, singles_of
 from torch import Tensor, nn
 
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier, compile_options
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
 from certmask.geometry import IntArray, Mask
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import Votes, VoteStore, bare_pass, single_passes
+from certmask.votes import Votes, VoteStore
 
 PATCH = Patch(5, 4)
 COVERS = (
@@ -44,35 +45,27 @@ def blank(image: Tensor, masks: Sequence[Mask], fill: Sequence[float]) -> Tensor
     return out
 
 
-def collect(engine: Engine, images: Tensor, passes: IntArray) -> list[VoteStore]:
-    """Ask for the same passes of every image; the stores afterwards."""
-    stores: dict[int, VoteStore] = {}
-
-    def program(number: int, store: VoteStore) -> Asking[None]:
-        stores[number] = store
-        yield passes
-
-    assert len(list(engine.run(images, program))) == len(images)
-    return [stores[number] for number in range(len(images))]
+def collect(engine: Engine, cover: Cover, images: Tensor, sets: IntArray) -> list[Tensor]:
+    """The same passes of every image."""
+    return outputs_under(engine, cover, images, [sets] * len(images))
 
 
-def random_passes(cover: Cover, count: int) -> IntArray:
-    rng = np.random.default_rng(0)
-    pairs = rng.integers(0, len(cover), size=(count, 2))
-    return np.concatenate([bare_pass(), single_passes(len(cover)), pairs])
+def random_sets(cover: Cover, count: int) -> IntArray:
+    """No mask, every mask alone, and some pairs."""
+    pairs = np.random.default_rng(0).integers(0, len(cover), size=(count, 2))
+    return np.concatenate([[[-1, -1]], singles_of(cover).repeat(2, axis=1), pairs])
 
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)
 def test_votes_equal_a_plain_loop_over_painted_images(cover: Cover, network: nn.Module, images: Tensor) -> None:
     classifier = Classifier(network, 24, batch=16, mean=(0.3, 0.4, 0.5))
     fill = (0.1, 0.7, 0.2)
-    passes = random_passes(cover, 40)
-    for image, store in zip(
-        images[:3], collect(Engine(classifier, [cover], fill=fill), images[:3], passes), strict=True
-    ):
-        chosen = [() if i < 0 else (cover.masks[i], cover.masks[j]) for i, j in passes]
+    sets = random_sets(cover, 40)
+    found = collect(Engine(classifier, [cover], fill=fill), cover, images[:3], sets)
+    for image, outputs in zip(images[:3], found, strict=True):
+        chosen = [() if i < 0 else (cover.masks[i], cover.masks[j]) for i, j in sets]
         painted = torch.stack([blank(image, masks, fill) for masks in chosen])
-        assert torch.equal(store.probabilities[store.slots(passes)], classifier(painted))
+        assert torch.equal(outputs, classifier(painted))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -80,20 +73,22 @@ def test_votes_equal_a_plain_loop_over_painted_images(cover: Cover, network: nn.
 def test_same_votes_whatever_the_batch_composition(
     precision: str, device: str, network: nn.Module, images: Tensor
 ) -> None:
-    """Bit for bit: alone, together, in reverse, and with another order of passes."""
+    """Bit for bit: alone, together, in cohorts, in reverse, and with another order of passes."""
     cover = COVERS[0]
-    engine = Engine(Classifier(network, 24, precision=precision, batch=16, device=device), [cover])
-    passes = random_passes(cover, 60)
-    together = [s.probabilities[s.slots(passes)] for s in collect(engine, images, passes)]
-    backwards = [s.probabilities[s.slots(passes)] for s in collect(engine, images.flip(0), passes[::-1])][::-1]
-    alone = [collect(engine, image[None], passes)[0] for image in images]
-    for a, b, c in zip(together, backwards, alone, strict=True):
+    classifier = Classifier(network, 24, precision=precision, batch=16, device=device)
+    engine, sets = Engine(classifier, [cover]), random_sets(cover, 60)
+    together = collect(engine, cover, images, sets)
+    backwards = [outputs.flip(0) for outputs in collect(engine, cover, images.flip(0), sets[::-1])][::-1]
+    alone = [collect(engine, cover, image[None], sets)[0] for image in images]
+    cohorts = collect(Engine(classifier, [cover], cohort=5), cover, images, sets)
+    for a, b, c, d in zip(together, backwards, alone, cohorts, strict=True):
         assert torch.equal(a, b)
-        assert torch.equal(a, c.probabilities[c.slots(passes)])
+        assert torch.equal(a, c)
+        assert torch.equal(a, d)
 
 
 def test_no_pass_is_made_twice(network: nn.Module, images: Tensor) -> None:
-    """Schemes share votes: pairs and their mirror images, rules and covers with common masks, all computed once."""
+    """Defences share votes: pairs and their mirror images, rules and covers with common masks, all computed once."""
     seen: list[int] = []
     classifier = Classifier(network, 24, batch=16)
     engine = Engine(classifier, [COVERS[0], COVERS[0]], progress=seen.append)
@@ -110,46 +105,57 @@ def test_batches_are_full_until_the_end(network: nn.Module, images: Tensor) -> N
     """Batches are filled across images: only the last few passes travel in a padded batch."""
     sizes: list[int] = []
     engine = Engine(Classifier(network, 24, batch=16), [COVERS[2]], progress=sizes.append)
-    collect(engine, images, single_passes(len(COVERS[2])))
+    collect(engine, COVERS[2], images, singles_of(COVERS[2]))
     assert sizes[:-1] == [16] * (len(sizes) - 1)
 
 
 def test_memory_is_bounded(network: nn.Module, images: Tensor) -> None:
     """With room for one image's votes, images are admitted one after the other."""
     cover = COVERS[0]
-    passes = random_passes(cover, 200)
-    alive: set[int] = set()
-    most = 0
+    sets = random_sets(cover, 200)
 
-    def program(number: int, store: VoteStore) -> Asking[None]:
-        nonlocal most
-        alive.add(number)
-        most = max(most, len(alive))
-        yield passes
-        alive.discard(number)
+    def most_alive(engine: Engine) -> int:
+        alive: set[int] = set()
+        most = 0
 
-    list(Engine(Classifier(network, 24, batch=16), [cover], memory=1).run(images, program))
-    assert most == 1
-    list(Engine(Classifier(network, 24, batch=16), [cover]).run(images, program))
-    assert most > 1
+        def program(numbers: list[int], store: VoteStore) -> Asking[list[None]]:
+            nonlocal most
+            alive.update(numbers)
+            most = max(most, len(alive))
+            votes = engine.votes(cover, store)
+            yield votes.ask(votes.ballot.numbers(sets)[None])
+            alive.difference_update(numbers)
+            return [None] * len(numbers)
+
+        assert len(list(engine.run(images, program))) == len(images)
+        return most
+
+    classifier = Classifier(network, 24, batch=16)
+    assert most_alive(Engine(classifier, [cover], memory=1)) == 1
+    assert most_alive(Engine(classifier, [cover], memory=1, cohort=6)) == 1
+    assert most_alive(Engine(classifier, [cover])) > 1
 
 
 @pytest.mark.parametrize("rule", [Published(), JuryDetection(), JuryRecovery(), PatchCleanser(), PatchCleanser(True)])
-def test_live_outcomes_equal_those_on_complete_votes(rule: Rule, network: nn.Module, images: Tensor) -> None:
+@pytest.mark.parametrize("cohort", [1, 5])
+def test_live_outcomes_equal_those_on_complete_votes(
+    rule: Rule, cohort: int, network: nn.Module, images: Tensor
+) -> None:
     """Early exits change the number of passes, never the decision or the certificate."""
     cover = COVERS[0]
     classifier = Classifier(network, 24, batch=16)
-    engine = Engine(classifier, [cover])
+    engine = Engine(classifier, [cover], cohort=cohort)
     n = len(cover)
-    everything = np.array([(i, j) for i in range(n) for j in range(i, n)], dtype=np.int64)
+    everything = np.array([(i, j) for i in range(n) for j in range(n)], dtype=np.int64)
     labels = classifier(images).argmax(dim=1).tolist()
     live = {f.number: f.value[0] for f in examine(engine, images, labels, [MaskedDefence(cover, rule)])}
-    for number, store in enumerate(collect(engine, images, everything)):
-        votes = engine.votes(cover, store)
+    for number, outputs in enumerate(collect(engine, cover, images, everything)):
+        doubles = outputs.view(n, n, -1)
+        votes = Votes.from_table(cover, doubles[range(n), range(n)], doubles)
         assert rule.decide(votes).label == live[number].label
         assert rule.decide(votes).alert == live[number].alert
         assert rule.certify(votes, labels[number]).holds == live[number].certified
-        assert live[number].passes <= len(everything)
+        assert live[number].passes <= n * (n + 1) // 2
 
 
 def test_a_clean_unanimous_image_costs_one_pass_per_mask() -> None:
@@ -203,10 +209,10 @@ def test_one_compilation_serves_every_cover(monkeypatch: pytest.MonkeyPatch) -> 
     images = torch.rand(2, 3, 24, 24)
     plain = Classifier(model, 24, compiled=False, batch=4, precision="fp32")
     for cover in COVERS:
-        passes = random_passes(cover, 5)
-        stores = [collect(Engine(c, [cover]), images, passes) for c in (classifier, plain)]
+        sets = random_sets(cover, 5)
+        stores = [collect(Engine(c, [cover]), cover, images, sets) for c in (classifier, plain)]
         for compiled, reference in zip(*stores, strict=True):
-            assert torch.equal(Votes(cover, compiled).of(passes), Votes(cover, reference).of(passes))
+            assert torch.equal(compiled, reference)
     assert classifier.compiled
     assert len(graphs) == 1
 

@@ -24,45 +24,45 @@ from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, Sample
 from certmask.errors import CertmaskError, ResultsError
-from certmask.experiments import EXPERIMENTS, Case, Experiment, Reported, Threat, chosen
-from certmask.experiments.appendix_d import APPENDIX_D
-from certmask.experiments.counts import counts
-from certmask.experiments.drawing import AXES, MEASURES, front
-from certmask.experiments.energy import energy_counter
+from certmask.experiments import (
+    EXPERIMENTS,
+    DeclaredDefence,
+    Experiment,
+    LabelledPatch,
+    Reported,
+    chosen,
+)
+from certmask.experiments.arithmetic import mask_counts
 from certmask.experiments.experiment import family, scaled
-from certmask.experiments.fold import FOLD
+from certmask.experiments.measured import entries, finished_trials, result_paths, unmeasured, unstarted
 from certmask.experiments.meter import (
     Meter,
-    Session,
-    add_session,
+    Stretch,
+    add_stretch,
+    energy_counter,
     joules_per_pass,
     meter_path,
     milliseconds_per_pass,
-    read_sessions,
+    read_stretches,
 )
-from certmask.experiments.pareto import PARETO
-from certmask.experiments.plan import Limits, Run, check_patches, planned, slug
-from certmask.experiments.reading import entries, read_done, result_paths, unmeasured, unstarted
-from certmask.experiments.running import perform
-from certmask.experiments.table1 import TABLE1
-from certmask.experiments.table2 import TABLE2
-from certmask.experiments.table3 import TABLE3
-from certmask.experiments.table4 import TABLE4
-from certmask.experiments.threats import MASKS, PAPER_FOLD, SIDES, share
-from certmask.experiments.writing import report
+from certmask.experiments.panels import AXES, MEASURES, front
+from certmask.experiments.paper_tables import MASKS, PAPER_FOLD, PATCHES, SIDES, TABLE1, TABLE2, TABLE3, TABLE4
+from certmask.experiments.sheets import other_methods_table
+from certmask.experiments.sweeps import APPENDIX_D, FOLD, PARETO
+from certmask.experiments.trials import Limits, Trial, built_cover, built_defence, check_patches, slug, trials
+from certmask.experiments.writing import write_tables
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
-from certmask.report.intervals import Share
 from certmask.results.file import read_results
-from certmask.rules import Undefended
+from certmask.results.statistics import Share, holm
+from certmask.rules.registry import listed
 
 SIZE = 32
-ALL = list(EXPERIMENTS.values())
+ALL = [experiment for experiment in EXPERIMENTS.values() if experiment.patches]
 
 
-def declared(experiment: Experiment) -> list[tuple[Threat, Case]]:
-    threats = dict.fromkeys(t for threats in experiment.threats.values() for t in threats)
-    return [(threat, case) for threat in threats for case in experiment.cases(threat)]
+def declared(experiment: Experiment) -> list[tuple[LabelledPatch, DeclaredDefence]]:
+    return [(patch, defence) for patch in experiment.every_patch for defence in experiment.defences(patch)]
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
@@ -72,31 +72,30 @@ def test_every_declared_cover_holds_its_fold(experiment: Experiment, side: int) 
 
     The cover of 50,000 masks takes long to make: the test of absurd covers looks at it.
     """
-    for threat, case in declared(experiment):
-        if side == 224 and threat.label == "0.4 %":
+    for patch, one in declared(experiment):
+        if side == 224 and patch.label == "0.4 %":
             continue
-        cover = case.defence(threat, (side, side)).cover
-        assert cover.min_fold >= cover.k == case.fold[0] * case.fold[1]
-        assert cover.patch == threat.patch((side, side))
-        assert case.mask is None or side != 224 or cover.mask == (case.mask, case.mask)
+        cover = built_defence(one, patch, (side, side)).cover
+        assert cover.min_fold >= cover.k == one.k == one.fold[0] * one.fold[1]
+        assert cover.patch == patch.on((side, side))
+        assert one.mask is None or side != 224 or cover.mask == (one.mask, one.mask)
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
 def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
-    for threat in dict.fromkeys(t for threats in experiment.threats.values() for t in threats):
-        names = [case.name for case in experiment.cases(threat)]
+    for patch in experiment.every_patch:
+        names = [one.name for one in experiment.defences(patch)]
         assert len(set(names)) == len(names)
         for comparison in experiment.comparisons:
             assert {comparison.first, comparison.second} <= set(names)
             assert comparison.first != comparison.second
     if experiment.plot:
         assert all(x in AXES and measure in MEASURES for x, measure in experiment.plot.panels)
-    labels = {t.label for threats in experiment.threats.values() for t in threats}
-    methods = {case.paper for _, case in declared(experiment)}
+    labels = {patch.label for patch in experiment.every_patch}
     for reported in experiment.reported:
         assert reported.threat in labels
         assert reported.model in ("ResNet", "ViT", "MLP", "")
-        assert reported.method in methods | {"CBN", "DS", "PG-BN", "PG-DS", "MSGreedyCutout"}
+        assert reported.method in experiment.methods | {"CBN", "DS", "PG-BN", "PG-DS", "MSGreedyCutout"}
         if reported.clean is not None and reported.robust is not None:
             assert reported.robust <= reported.clean
 
@@ -104,16 +103,15 @@ def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
 def test_compared_defences_have_comparable_promises() -> None:
     """Unanimity is compared with juries that detect, recovery only with recovery."""
     for experiment in ALL:
-        cases = {case.name: case.rule().guarantee for _, case in declared(experiment)}
+        promises = {one.name: listed(one.rule).rule.guarantee for _, one in declared(experiment)}
         for comparison in experiment.comparisons:
-            kinds = {cases[comparison.first], cases[comparison.second]}
+            kinds = {promises[comparison.first], promises[comparison.second]}
             assert kinds == {Guarantee.RECOVERY} or Guarantee.RECOVERY not in kinds
 
 
-Figures = tuple[float | None, float | None]
-
-
-def figure(experiment: Experiment, method: str, model: str, data: str, threat: str) -> Figures:
+def figure(
+    experiment: Experiment, method: str, model: str, data: str, threat: str
+) -> tuple[float | None, float | None]:
     """Clean and robust as reported."""
     (found,) = [
         r for r in experiment.reported if (r.method, r.model, r.data, r.threat) == (method, model, data, threat)
@@ -157,7 +155,7 @@ def test_patch_sides_are_the_papers() -> None:
         assert side == math.ceil(224 * math.sqrt(percent / 100))
     for label, pixels in (("0.4 %", 2), ("2.4 %", 5)):
         assert SIDES[label] == 7 * pixels
-        assert share(label).patch((32, 32)).size == (pixels, pixels)
+        assert PATCHES[label].on((32, 32)).size == (pixels, pixels)
         assert round(100 * (pixels / 32) ** 2, 1) == float(label.split()[0])
 
 
@@ -169,7 +167,8 @@ def test_a_patch_on_another_input_is_never_weaker(side: int, length: int) -> Non
 
 
 def test_counts_are_those_of_formulas_covers_and_theory() -> None:
-    found = {c.patch: (c.paper_once, c.exact_once, c.paper_offset, c.paper_bound, c.exact_k) for c in counts()}
+    keys = ("paper_once", "exact_once", "paper_offset", "paper_bound", "exact_k")
+    found = {count["patch"]: tuple(count[key] for key in keys) for count in mask_counts()}
     assert found == {
         "0.4 %": (12544, 5041, 75264, 75264, 30246),
         "1 %": (625, 441, 3750, 3720, 2646),
@@ -178,51 +177,53 @@ def test_counts_are_those_of_formulas_covers_and_theory() -> None:
         "3 %": (196, 121, 1080, 1044, 726),
     }
     for label in ("1 %", "2 %", "2.4 %", "3 %"):
-        threat = share(label)
-        cases = {case.name: case for case in TABLE1.cases(threat)}
-        patch, mask = threat.patch((224, 224)), (MASKS[label], MASKS[label])
-        offset = cases["published k=6"].cover(threat, (224, 224))
+        labelled = PATCHES[label]
+        defences = {one.name: one for one in TABLE1.defences(labelled)}
+        patch, mask = labelled.on((224, 224)), (MASKS[label], MASKS[label])
+        offset = built_cover(defences["published k=6"], labelled, (224, 224))
         assert offset.placed == offset_count((224, 224), patch, mask, PAPER_FOLD) == found[label][2]
-        least = cases["published, exact minimum k=1"].cover(threat, (224, 224))
+        least = built_cover(defences["published, exact minimum k=1"], labelled, (224, 224))
         assert len(least) == minimum_masks((224, 224), patch, mask) == found[label][1]
 
 
 def test_passes_named_in_the_questions_are_those_of_the_covers() -> None:
-    (threat,) = PARETO.threats["imagenet"]
-    cases = {case.name: case for case in PARETO.cases(threat)}
+    (patch,) = PARETO.patches["imagenet"]
+    defences = {one.name: one for one in PARETO.defences(patch)}
 
     def passes(name: str) -> int:
-        (run,) = [Run(PARETO, "m", "d", threat, (224, 224), (cases[name],), None)]
-        singles, pairs = run.passes()
+        singles, pairs = Trial(PARETO, "m", "d", patch, (224, 224), (defences[name],), None).passes()
         return singles - 1 + pairs
 
-    for comparison in PARETO.comparisons:
-        if "passes (" in comparison.question:
-            named = comparison.question.split("passes (")[1].rstrip(")").replace(",", "").split(" and ")
-            assert [passes(comparison.first), passes(comparison.second)] == [int(n) for n in (named * 2)[:2]]
+    asked = [c for c in PARETO.comparisons if "passes" in c.question]
+    assert len(asked) == 5
+    for comparison in asked:
+        named = re.findall(r"[\d,]+(?= (?:and|passes))", comparison.question)
+        assert [passes(comparison.first), passes(comparison.second)] == [
+            int(number.replace(",", "")) for number in (named * 2)[:2]
+        ]
 
 
 def test_absurd_covers_run_on_a_handful_of_images_with_the_exact_minimum_beside_them() -> None:
-    usual, few = planned(TABLE1, "m", "cifar10", (224, 224), Limits(images=2000, patches=frozenset({"0.4"})))
+    usual, few = trials(TABLE1, "m", "cifar10", (224, 224), Limits(images=2000, patches=frozenset({"0.4"})))
     assert {"published k=6", "jury detection k=6", "Minority Reports k=6"} == {
-        case.name for case in few.cases if case.tiling == "offset"
+        one.name for one in few.declared if one.tiling == "offset"
     }
-    assert {case.tiling for case in few.cases} == {"offset", "minimal"}
+    assert {one.tiling for one in few.declared} == {"offset", "minimal"}
     assert (few.images, few.few, usual.images, usual.few) == (3, True, 2000, False)
-    assert "offset" not in {case.tiling for case in usual.cases}
+    assert "offset" not in {one.tiling for one in usual.declared}
     assert few.path(Path("x")) != usual.path(Path("x"))
     assert few.passes()[0] > 50_000
-    for case in few.cases + usual.cases:
-        cover = case.cover(few.threat, few.image)
-        assert cover.min_fold >= cover.k == case.fold[0] * case.fold[1]
-        assert case.mask is None or cover.mask == (16, 16)
+    for one in few.declared + usual.declared:
+        cover = built_cover(one, few.patch, few.image)
+        assert cover.min_fold >= cover.k == one.fold[0] * one.fold[1]
+        assert one.mask is None or cover.mask == (16, 16)
 
 
 def test_choosing_patches_leaves_what_has_none() -> None:
     chosen_one = Limits(patches=frozenset({"2"}))
-    assert [run.threat.label for run in planned(TABLE1, "m", "imagenet", (SIZE, SIZE), chosen_one)] == ["2 %"]
-    assert len(planned(TABLE2, "m", "imagenet", (SIZE, SIZE), chosen_one)) == 1
-    assert planned(TABLE4, "m", "imagenet", (SIZE, SIZE), chosen_one) == []
+    assert [trial.patch.label for trial in trials(TABLE1, "m", "imagenet", (SIZE, SIZE), chosen_one)] == ["2 %"]
+    assert len(trials(TABLE2, "m", "imagenet", (SIZE, SIZE), chosen_one)) == 1
+    assert trials(TABLE4, "m", "imagenet", (SIZE, SIZE), chosen_one) == []
 
 
 @pytest.mark.parametrize("name", [*EXPERIMENTS, "all"])
@@ -234,13 +235,13 @@ def test_an_unknown_patch_is_told_with_what_every_name_of_data_offers(name: str,
         check_patches(experiments, data, frozenset({"77"}))
     message = str(caught.value)
     assert re.fullmatch(r"expected [^\n]+, got '77'", message)
-    if name == "table2":
+    if name in ("table2", "counts"):
         assert message == "expected no choice of patches where there are none, got '77'"
         return
     own = re.findall(r"among ([\d., ]+) for data named (.+) \(", message)
     offers = re.findall(r"(\w+) ([\d., ]+);", message.partition("NAME=SOURCE: ")[2])
     assert {"imagenet"} <= {label for label, _ in offers} <= {"imagenet", "imagenette", "cifar10"}
-    everything = {t.number for e in EXPERIMENTS.values() for threats in e.threats.values() for t in threats}
+    everything = {patch.number for experiment in ALL for patch in experiment.every_patch}
     for numbers, names in [*own, *((numbers, label) for label, numbers in offers)]:
         said = set(numbers.split(", "))
         for number in everything - {"none"}:
@@ -252,9 +253,9 @@ def test_an_unknown_patch_is_told_with_what_every_name_of_data_offers(name: str,
 
 
 def test_data_sets_of_the_paper_have_their_own_patches() -> None:
-    assert [t.label for t in TABLE1.threats_on("CIFAR-10")] == ["0.4 %", "2.4 %"]
-    assert [t.label for t in TABLE1.threats_on("imagenette")] == ["1 %", "2 %", "3 %"]
-    assert TABLE1.threats_on("my photos") == TABLE1.threats_on("imagenet")
+    assert [t.label for t in TABLE1.patches_on("CIFAR-10")] == ["0.4 %", "2.4 %"]
+    assert [t.label for t in TABLE1.patches_on("imagenette")] == ["1 %", "2 %", "3 %"]
+    assert TABLE1.patches_on("my photos") == TABLE1.patches_on("imagenet")
 
 
 @pytest.mark.parametrize(
@@ -274,14 +275,14 @@ def test_families(model: str, expected: str) -> None:
 
 def test_unknown_names_are_errors() -> None:
     assert len(chosen("all")) == len(EXPERIMENTS)
-    assert chosen("counts") == ()
+    assert [experiment.patches for experiment in chosen("counts")] == [{}]
     with pytest.raises(CertmaskError, match="'table9'"):
         chosen("table9")
     with pytest.raises(CertmaskError, match="'--'"):
         slug("--")
     assert slug("a  b--c/d") == "a-b-c-d"
     with pytest.raises(CertmaskError, match="both or none"):
-        Case("x", "x", Undefended, "spread")
+        DeclaredDefence("x", "x", "undefended", "spread")
 
 
 def photos(classifier: Classifier, count: int) -> Dataset:
@@ -306,14 +307,14 @@ def results(classifier: Classifier, tmp_path_factory: pytest.TempPathFactory) ->
     """Two experiments on four pictures by a small network that is called a ViT."""
     folder = tmp_path_factory.mktemp("results")
     for experiment in (TABLE4, FOLD):
-        for run in planned(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits(images=4)):
-            perform(run, classifier, photos(classifier, 4), folder, lambda *_: None, 0.0, given=True)
+        for trial in trials(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits(images=4)):
+            trial.perform(classifier, photos(classifier, 4), folder, lambda *_: None, 0.0, given=True)
     return folder
 
 
 def test_tables_say_what_the_rows_say(results: Path, tmp_path: Path) -> None:
     """Every figure again by brute force over the rows; reported and measured never meet."""
-    report(FOLD, results, tmp_path)
+    write_tables(FOLD, results, tmp_path)
     content = json.loads((tmp_path / "fold" / "table.json").read_text())
     (path,) = (results / "fold").glob("*.jsonl")
     header, rows = read_results(path)
@@ -337,18 +338,25 @@ def test_tables_say_what_the_rows_say(results: Path, tmp_path: Path) -> None:
 
 
 def test_paired_comparisons_by_brute_force(results: Path, tmp_path: Path) -> None:
-    report(FOLD, results, tmp_path)
+    write_tables(FOLD, results, tmp_path)
     content = json.loads((tmp_path / "fold" / "table.json").read_text())
     (path,) = (results / "fold").glob("*.jsonl")
     _, rows = read_results(path)
     assert len(content["paired"]) == len(FOLD.comparisons)
+    tested = []
     for pair in content["paired"]:
         first, second = (
             {r["image"] for r in rows if r["defences"][pair[side]]["certified"]} for side in ("first", "second")
         )
         assert (pair["gained"], pair["lost"]) == (len(first - second), len(second - first))
         thrown = pair["gained"] + pair["lost"]
-        assert pair["p_mcnemar"] == pytest.approx(binomtest(pair["gained"], thrown).pvalue if thrown else 1.0)
+        if pair["note"]:
+            assert (pair["p_mcnemar"], pair["p_holm"], pair["lost"]) == (None, None, 0)
+        else:
+            assert pair["p_mcnemar"] == pytest.approx(binomtest(pair["gained"], thrown).pvalue if thrown else 1.0)
+            tested.append((pair["p_mcnemar"], pair["p_holm"]))
+    assert [adjusted for _, adjusted in tested] == holm([chance for chance, _ in tested])
+    assert 0 < len(tested) < len(content["paired"])
 
 
 def test_a_gain_is_counted_on_the_right_side(results: Path, tmp_path: Path) -> None:
@@ -362,15 +370,15 @@ def test_a_gain_is_counted_on_the_right_side(results: Path, tmp_path: Path) -> N
         lines[number] = json.dumps(row)
     (tmp_path / "fold").mkdir()
     (tmp_path / "fold" / path.name).write_text("\n".join(lines) + "\n")
-    report(FOLD, tmp_path, tmp_path)
+    write_tables(FOLD, tmp_path, tmp_path)
     content = json.loads((tmp_path / "fold" / "table.json").read_text())
     (pair,) = [p for p in content["paired"] if p["question"] == "juries against unanimity at k = 6"]
     assert pair["gained"] >= 2
 
 
 def test_the_papers_figures_stand_beside_the_same_family_data_and_patch(results: Path, tmp_path: Path) -> None:
-    (done,) = read_done(TABLE4, results)
-    found = {entry.defence: entry.reported for entry in entries(TABLE4, done)}
+    (done,) = finished_trials(TABLE4, results)
+    found = {entry.declared.name: entry.reported for entry in entries(TABLE4, done)}
     for k in range(1, 7):
         beside = found[f"published k={k}"]
         assert beside is not None
@@ -380,14 +388,14 @@ def test_the_papers_figures_stand_beside_the_same_family_data_and_patch(results:
     (tmp_path / "table4").mkdir()
     for model, data in (("resnet", "imagenet"), ("deit-tiny", "imagenette"), ("efficientnet", "imagenet")):
         other = tmp_path / "table4" / f"{model}--{data}--patch39.jsonl"
-        other.write_bytes(done.file.path.read_bytes())
-    for done in read_done(TABLE4, tmp_path):
+        other.write_bytes(done.run.path.read_bytes())
+    for done in finished_trials(TABLE4, tmp_path):
         assert all(entry.reported is None for entry in entries(TABLE4, done))
         assert unmeasured(TABLE4, entries(TABLE4, done)) == list(TABLE4.reported)
 
 
 def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_path: Path) -> None:
-    markdown = report(TABLE4, results, tmp_path).markdown
+    markdown = write_tables(TABLE4, results, tmp_path).markdown
     head = next(line for line in markdown.splitlines() if line.startswith("| model"))
     columns = [cell.strip() for cell in head.strip("|").split("|")]
     assert columns.count("clean (paper, %)") == columns.count("clean (measured, %)") == 1
@@ -407,9 +415,9 @@ def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_pa
 
 
 def test_copies_of_masks_are_counted_beside_them(classifier: Classifier, tmp_path: Path) -> None:
-    (run,) = planned(TABLE3, "m", "imagenet", (SIZE, SIZE), Limits(images=1))
-    perform(run, classifier, photos(classifier, 1), tmp_path, lambda *_: None, 0.0, given=True)
-    report(TABLE3, tmp_path, tmp_path)
+    (trial,) = trials(TABLE3, "m", "imagenet", (SIZE, SIZE), Limits(images=1))
+    trial.perform(classifier, photos(classifier, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    write_tables(TABLE3, tmp_path, tmp_path)
     rows = {row["defence"]: row["measured"] for row in json.loads((tmp_path / "table3/table.json").read_text())["rows"]}
     once, six = (rows[f"published, Replicated k={k}"] for k in (1, 6))
     assert once["masks"] == once["masks_placed"] == six["masks"] == 16 * 16
@@ -419,28 +427,28 @@ def test_copies_of_masks_are_counted_beside_them(classifier: Classifier, tmp_pat
 
 def test_passes_of_a_run_stay_within_the_plan(results: Path) -> None:
     for experiment in (TABLE4, FOLD):
-        (run,) = planned(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits())
-        _, rows = read_results(run.path(results))
-        assert max(row["passes"] for row in rows) <= sum(run.passes())
+        (trial,) = trials(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits())
+        _, rows = read_results(trial.path(results))
+        assert max(row["passes"] for row in rows) <= sum(trial.passes())
 
 
 def test_an_image_that_every_defence_certifies_takes_all_planned_passes(tmp_path: Path) -> None:
     """A classifier that never changes its mind; only the masks of no jury, and none here, could be spared."""
     steady = Classifier(lambda x: torch.eye(2)[:1].expand(len(x), 2), SIZE, classes=2, batch=64, name="steady")
-    (run,) = planned(FOLD, "steady", "noise", (SIZE, SIZE), Limits())
-    cases = tuple(case for case in run.cases if case.fold == (2, 2))
-    run = Run(FOLD, "steady", "noise", run.threat, run.image, cases, 1)
-    perform(run, steady, photos(steady, 1), tmp_path, lambda *_: None, 0.0, given=True)
-    _, (row,) = read_results(run.path(tmp_path))
-    singles, pairs = run.passes()
+    (trial,) = trials(FOLD, "steady", "noise", (SIZE, SIZE), Limits())
+    kept = tuple(one for one in trial.declared if one.fold == (2, 2))
+    trial = Trial(FOLD, "steady", "noise", trial.patch, trial.image, kept, 1)
+    trial.perform(steady, photos(steady, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    _, (row,) = read_results(trial.path(tmp_path))
+    singles, pairs = trial.passes()
     assert row["passes"] == singles - 1 + pairs
 
 
 def test_logarithms_need_a_margin_that_was_given() -> None:
-    (run,) = planned(PARETO, "m", "imagenet", (SIZE, SIZE), Limits())
-    with_logs, without = (run.defences(0.0, logarithms=flag) for flag in (True, False))
+    (trial,) = trials(PARETO, "m", "imagenet", (SIZE, SIZE), Limits())
+    with_logs, without = (trial.defences(0.0, logarithms=flag) for flag in (True, False))
     left_out = {s.name for s in with_logs} - {s.name for s in without}
-    assert left_out == {case.name for case in run.cases if "log-probability" in case.name}
+    assert left_out == {one.name for one in trial.declared if "log-probability" in one.name}
     assert left_out
 
 
@@ -455,52 +463,54 @@ def test_logarithms_need_a_margin_that_was_given() -> None:
     ],
 )
 def test_files_of_another_experiment_are_refused(results: Path, tmp_path: Path, change: Any, got: str) -> None:
-    (done,) = read_done(TABLE4, results)
-    lines = done.file.path.read_text().splitlines()
+    (done,) = finished_trials(TABLE4, results)
+    lines = done.run.path.read_text().splitlines()
     header, rows = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
     change(header)
     for row in rows:
         row["defences"] = {
             name: row["defences"].get(name, row["defences"]["published k=1"]) for name in header["defences"]
         }
-    path = tmp_path / "table4" / done.file.path.name
+    path = tmp_path / "table4" / done.run.path.name
     path.parent.mkdir()
     path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
     with pytest.raises(ResultsError, match=got):
-        report(TABLE4, tmp_path, tmp_path)
+        write_tables(TABLE4, tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model--patch39", "a--b--c--patch39", "a--b--patch40", "a--b--nonsense"])
 def test_file_names_say_model_data_and_patch(results: Path, tmp_path: Path, name: str) -> None:
-    (done,) = read_done(TABLE4, results)
+    (done,) = finished_trials(TABLE4, results)
     (tmp_path / "table4").mkdir()
-    (tmp_path / "table4" / f"{name}.jsonl").write_bytes(done.file.path.read_bytes())
+    (tmp_path / "table4" / f"{name}.jsonl").write_bytes(done.run.path.read_bytes())
     with pytest.raises(ResultsError, match="MODEL--DATA--PATCH"):
-        read_done(TABLE4, tmp_path)
+        finished_trials(TABLE4, tmp_path)
 
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="got none"):
-        report(TABLE1, tmp_path, tmp_path)
+        write_tables(TABLE1, tmp_path, tmp_path)
 
 
 def test_an_unfinished_run_is_called_unfinished(results: Path, tmp_path: Path) -> None:
-    (done,) = read_done(TABLE4, results)
+    (done,) = finished_trials(TABLE4, results)
     (tmp_path / "table4").mkdir()
-    lines = done.file.path.read_text().splitlines()
-    (tmp_path / "table4" / done.file.path.name).write_text("\n".join(lines[:4]) + "\n")
-    assert "| 3 of 4 |" in report(TABLE4, tmp_path, tmp_path).markdown
+    lines = done.run.path.read_text().splitlines()
+    (tmp_path / "table4" / done.run.path.name).write_text("\n".join(lines[:4]) + "\n")
+    assert "| 3 of 4 |" in write_tables(TABLE4, tmp_path, tmp_path).markdown
 
 
 def test_a_run_without_an_image_does_not_stand_in_the_way(results: Path, tmp_path: Path) -> None:
-    (done,) = read_done(TABLE4, results)
+    (done,) = finished_trials(TABLE4, results)
     (tmp_path / "table4").mkdir()
-    header = done.file.path.read_bytes().splitlines(keepends=True)[0]
+    header = done.run.path.read_bytes().splitlines(keepends=True)[0]
     (tmp_path / "table4" / "resnet--imagenet--patch39.jsonl").write_bytes(header)
     with pytest.raises(ResultsError, match="got none"):
-        report(TABLE4, tmp_path, tmp_path)
-    (tmp_path / "table4" / done.file.path.name).write_bytes(done.file.path.read_bytes())
-    assert "No image is done yet in resnet--imagenet--patch39.jsonl." in report(TABLE4, tmp_path, tmp_path).markdown
+        write_tables(TABLE4, tmp_path, tmp_path)
+    (tmp_path / "table4" / done.run.path.name).write_bytes(done.run.path.read_bytes())
+    assert (
+        "No image is done yet in resnet--imagenet--patch39.jsonl." in write_tables(TABLE4, tmp_path, tmp_path).markdown
+    )
 
 
 def packed(folder: Path, out: Path) -> Path:
@@ -516,11 +526,11 @@ def packed(folder: Path, out: Path) -> Path:
 @pytest.mark.parametrize("experiment", [TABLE4, FOLD], ids=lambda e: e.name)
 def test_packed_results_give_the_same_tables(results: Path, tmp_path: Path, experiment: Experiment) -> None:
     folder = packed(results, tmp_path / "packed")
-    plain, same = (report(experiment, source, tmp_path / source.name).markdown for source in (results, folder))
+    plain, same = (write_tables(experiment, source, tmp_path / source.name).markdown for source in (results, folder))
     assert plain.replace(".jsonl |", ".jsonl.gz |") == same
     assert "– | – | – | – |" not in next(line for line in same.splitlines() if "k=1 |" in line), "the meter is lost"
-    (one,), (other,) = (read_done(experiment, source) for source in (results, folder))
-    assert (one.model, one.data, one.threat) == (other.model, other.data, other.threat)
+    (one,), (other,) = (finished_trials(experiment, source) for source in (results, folder))
+    assert (one.model, one.data, one.patch) == (other.model, other.data, other.patch)
     costs = [[e.measured.pass_milliseconds for e in entries(experiment, done)] for done in (one, other)]
     assert costs[0] == costs[1]
     assert None not in costs[0]
@@ -531,9 +541,9 @@ def test_results_in_both_forms_are_refused(results: Path, tmp_path: Path) -> Non
     (kept,) = result_paths(FOLD, tmp_path)
     kept.with_suffix("").write_bytes(gzip.decompress(kept.read_bytes()))
     with pytest.raises(ResultsError, match=r"expected one of .*patch32\.jsonl and .*patch32\.jsonl\.gz, got both"):
-        report(FOLD, tmp_path, tmp_path)
+        write_tables(FOLD, tmp_path, tmp_path)
     kept.unlink()
-    assert len(read_done(FOLD, tmp_path)) == 1
+    assert len(finished_trials(FOLD, tmp_path)) == 1
 
 
 def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Path) -> None:
@@ -543,15 +553,15 @@ def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Pa
     unfinished = kept.with_name("resnet--imagenet--patch39.jsonl.gz")
     unfinished.write_bytes(gzip.compress(header))
     assert unstarted(TABLE4, tmp_path) == [unfinished]
-    assert f"No image is done yet in {unfinished.name}." in report(TABLE4, tmp_path, tmp_path).markdown
+    assert f"No image is done yet in {unfinished.name}." in write_tables(TABLE4, tmp_path, tmp_path).markdown
     unfinished.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(ResultsError, match="expected a gzip file"):
-        read_done(TABLE4, tmp_path)
+        finished_trials(TABLE4, tmp_path)
     unfinished.rename(unfinished.with_name("nonsense.jsonl.gz"))
     kept.rename(kept.with_name("a--b--patch40.jsonl.gz"))
     unfinished.with_name("nonsense.jsonl.gz").unlink()
     with pytest.raises(ResultsError, match="MODEL--DATA--PATCH"):
-        read_done(TABLE4, tmp_path)
+        finished_trials(TABLE4, tmp_path)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1))
@@ -563,17 +573,17 @@ def test_the_front_holds_what_nothing_cheaper_beats(places: list[tuple[int, int]
 
 def test_meters_add_up_and_leave_out_what_nobody_measured(tmp_path: Path) -> None:
     results = tmp_path / "run.jsonl"
-    assert read_sessions(results) == []
-    for session in (Session(100, 2.0, 50.0), Session(0, 9.0, None), Session(300, 2.0, None)):
-        add_session(results, session)
-    assert read_sessions(results) == [Session(100, 2.0, 50.0), Session(300, 2.0, None)]
-    assert milliseconds_per_pass(read_sessions(results)) == 10.0
-    assert joules_per_pass(read_sessions(results)) == 0.5
+    assert read_stretches(results) == []
+    for stretch in (Stretch(100, 2.0, 50.0), Stretch(0, 9.0, None), Stretch(300, 2.0, None)):
+        add_stretch(results, stretch)
+    assert read_stretches(results) == [Stretch(100, 2.0, 50.0), Stretch(300, 2.0, None)]
+    assert milliseconds_per_pass(read_stretches(results)) == 10.0
+    assert joules_per_pass(read_stretches(results)) == 0.5
     assert milliseconds_per_pass([]) is joules_per_pass([]) is None
     for nonsense in ("{", "[1]", '[{"passes": 1}]'):
         meter_path(results).write_text(nonsense)
         with pytest.raises(ResultsError, match=r"run\.meter\.json"):
-            read_sessions(results)
+            read_stretches(results)
 
 
 def test_a_meter_starts_with_the_first_word_and_passes_everything_on() -> None:
@@ -582,11 +592,11 @@ def test_a_meter_starts_with_the_first_word_and_passes_everything_on() -> None:
     meter = Meter(lambda what, count: heard.append((what, count)), lambda: next(joules))
     for what, count in (("images", 0), ("passes", 5), ("images", 1), ("passes", 7)):
         meter(what, count)
-    session = meter.session()
-    assert (session.passes, session.joules) == (12, 30.0)
-    assert session.seconds > 0
+    stretch = meter.stretch()
+    assert (stretch.passes, stretch.joules) == (12, 30.0)
+    assert stretch.seconds > 0
     assert len(heard) == 4
-    assert Meter(lambda *_: None, lambda: None).session() == Session(0, 0.0, None)
+    assert Meter(lambda *_: None, lambda: None).stretch() == Stretch(0, 0.0, None)
 
 
 class FakeDriver:
@@ -630,3 +640,48 @@ def test_reported_only_rows_print_what_the_paper_prints(results: Path, tmp_path:
     alone = unmeasured(TABLE1, [])
     assert {r.method for r in alone} == {"CM", "PC", "CBN", "DS", "PG-BN", "PG-DS"}
     assert Reported("CBN", "", "imagenet", "3 %", "Table 1", 49.5, 3.1) in alone
+
+
+def test_methods_that_certmask_lacks_are_printed_with_every_figure_of_the_paper() -> None:
+    """One row per method, clean / robust for every data set and patch."""
+    for experiment, methods in ((TABLE1, ["CBN", "DS", "PG-BN", "PG-DS"]), (APPENDIX_D, ["MSGreedyCutout (ViT)"])):
+        table = other_methods_table(experiment)
+        assert [row[0].text for row in table.rows] == methods
+        for row in table.rows:
+            method, _, model = row[0].text.rstrip(")").partition(" (")
+            for heading, cell in zip(table.headings[1:], row[1:], strict=True):
+                data, _, threat = heading.text.partition(" ")
+                clean, robust = figure(experiment, method, model, data, threat)
+                assert cell.text == f"{clean:.1f} / {robust:.1f}"
+    assert other_methods_table(TABLE2).rows == []
+
+
+def test_two_pavements_that_the_paper_takes_for_one() -> None:
+    """What the note under Tables 3 and 4 says of them."""
+    image, (patch,) = (224, 224), TABLE4.patches["imagenet"]
+    replicated, offset = (
+        built_cover(next(one for one in experiment.defences(patch) if one.name == name), patch, image)
+        for experiment, name in ((TABLE3, "published, Replicated k=6"), (TABLE4, "published k=1"))
+    )
+    for cover, begin in ((replicated, -19), (offset, -28)):
+        starts = [begin + 17 * number for number in range(14)]
+        assert {(mask.top, mask.left) for mask in cover.masks} == {(top, left) for top in starts for left in starts}
+        assert {mask.wraps for mask in cover.masks} == {cover is offset}
+    seen = [{mask.footprint(image) for mask in cover.masks} for cover in (replicated, offset)]
+    assert not seen[0] & seen[1]
+
+
+@pytest.mark.parametrize("side", [224, SIZE])
+def test_comparisons_that_a_theorem_decides_rest_on_one_cover_or_on_masks_within(side: int) -> None:
+    for experiment in ALL:
+        for patch in experiment.every_patch:
+            defences = {one.name: one for one in experiment.defences(patch)}
+            for comparison in (c for c in experiment.comparisons if c.theorem and patch.label != "0.4 %"):
+                first, second = defences[comparison.first], defences[comparison.second]
+                covers = [built_cover(one, patch, (side, side)) for one in (first, second)]
+                if first.rule == second.rule == "published":
+                    masks = [{mask.footprint((side, side)) for mask in cover.masks} for cover in covers]
+                    assert masks[0] <= masks[1]
+                else:
+                    assert (first.rule, second.rule) == ("jury-detection", "published")
+                    assert covers[0] is covers[1]

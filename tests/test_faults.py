@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 import torch
 from conftest import tiny_network
+from looking import outputs_under, singles_of
 from PIL import Image
 from torch import Tensor, nn
 
-from certmask.attacks.certified_run import CertifiedRun, certified_photos
+from certmask.attacks.certified_run import certified_photos
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.classifier import Classifier
 from certmask.covers import Cover, minimal_cover, offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import Dataset, Framing, Sample
+from certmask.data import Dataset, Framing, Sample, pixel_digest
 from certmask.engine import Engine
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import IntArray
+from certmask.results.run import Run
 from certmask.rules import RULES, JuryRecovery, PatchCleanser, Rule
-from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import Votes, VoteStore, single_passes
+from certmask.votes import Votes
 
 SIZE = 14
 PATCH = Patch(4, 3)
@@ -52,18 +52,6 @@ def passes_with(jury: tuple[int, ...], masks: int) -> IntArray:
     return np.array(sorted({(min(i, j), max(i, j)) for i in jury for j in range(masks)}), dtype=np.int64)
 
 
-def votes_of(engine: Engine, images: Tensor, passes: list[IntArray]) -> list[Tensor]:
-    """The outputs of each image under its own passes, all images in work together."""
-    stores: dict[int, VoteStore] = {}
-
-    def program(number: int, store: VoteStore) -> Asking[None]:
-        stores[number] = store
-        yield passes[number]
-
-    assert len(list(engine.run(images, program))) == len(images)
-    return [stores[n].probabilities[stores[n].slots(passes[n])] for n in range(len(images))]
-
-
 @pytest.mark.parametrize("cover", COVERS, ids=str)
 def test_no_patch_anywhere_moves_a_vote_of_its_jury(cover: Cover) -> None:
     """Every location, every pass with a member of its jury, bit for bit, whatever else is in the batch."""
@@ -77,10 +65,10 @@ def test_no_patch_anywhere_moves_a_vote_of_its_jury(cover: Cover) -> None:
     assert set(juries) == {cover.districts.jury(district) for district in range(len(cover.districts))}
     engine = Engine(Classifier(tiny_network(size=SIZE), SIZE, batch=64, precision="fp32"), [cover])
     everything = passes_with(tuple(range(len(cover))), len(cover))
-    (before,) = votes_of(engine, clean, [everything])
+    (before,) = outputs_under(engine, cover, clean, [everything])
     row = {(i, j): number for number, (i, j) in enumerate(everything.tolist())}
     passes = [passes_with(jury, len(cover)) for jury in juries]
-    for location, asked, after in zip(locations, passes, votes_of(engine, attacked, passes), strict=True):
+    for location, asked, after in zip(locations, passes, outputs_under(engine, cover, attacked, passes), strict=True):
         assert torch.equal(after, before[[row[i, j] for i, j in asked.tolist()]]), location
 
 
@@ -90,21 +78,9 @@ def test_defences_that_share_a_run_read_their_own_masks() -> None:
     image = torch.rand(1, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(1))
     together = Engine(classifier, COVERS)
     for cover in COVERS:
-        asked = single_passes(len(cover))
-        alone = Engine(classifier, [cover])
-        assert torch.equal(_seen(together, cover, image, asked), _seen(alone, cover, image, asked)), str(cover)
-
-
-def _seen(engine: Engine, cover: Cover, image: Tensor, asked: IntArray) -> Tensor:
-    """The outputs that a rule on the cover reads for the passes it asks for."""
-
-    def program(_: int, store: VoteStore) -> Asking[Tensor]:
-        votes = engine.votes(cover, store)
-        yield votes.passes(asked)
-        return votes.of(asked)
-
-    (finding,) = engine.run(image, program)
-    return finding.value
+        (seen,) = outputs_under(together, cover, image, [singles_of(cover)])
+        (alone,) = outputs_under(Engine(classifier, [cover]), cover, image, [singles_of(cover)])
+        assert torch.equal(seen, alone), str(cover)
 
 
 def test_every_pass_travels_in_a_batch_of_one_shape() -> None:
@@ -120,7 +96,7 @@ def test_every_pass_travels_in_a_batch_of_one_shape() -> None:
     engine = Engine(Classifier(Counting(), SIZE, batch=7, precision="fp32"), [cover])
     sizes.clear()
     assert len(cover) % 7
-    votes_of(engine, torch.rand(1, 3, SIZE, SIZE), [single_passes(len(cover))])
+    outputs_under(engine, cover, torch.rand(1, 3, SIZE, SIZE), [singles_of(cover)])
     assert sizes == {7}
 
 
@@ -166,7 +142,7 @@ def test_only_the_certified_pixels_are_attacked() -> None:
     photo = Image.new("RGB", (8, 8), (10, 20, 30))
     dataset = Dataset("data", (Sample("a.png", 3, lambda: photo),), framing=Framing(1.0))
     row = {"image": "a.png", "label": 3, "input_sha256": pixel_digest(dataset.tensor(0, (8, 8)))}
-    run = CertifiedRun(Path("run.jsonl"), {}, {"crop": 1.0}, (row,), (), "")
+    run = Run("run", Path("run.jsonl"), "", {"data": {"crop": 1.0}}, (row,))
     assert list(certified_photos(run, dataset, {"a.png"}, (8, 8))) == ["a.png"]
     photo.putpixel((3, 4), (10, 20, 31))
     with pytest.raises(ResultsError, match=r"got one with other pixels"):

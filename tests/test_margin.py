@@ -13,7 +13,7 @@ from certmask.certify import photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import spread_cover
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.engine.margin import measured_margin
 from certmask.errors import ClassifierError, DataError
@@ -91,6 +91,6 @@ def test_a_margin_is_measured_or_refused(network: nn.Module, tmp_path: Path) -> 
         (tmp_path / "0" / name).write_bytes(b"no picture")
     dataset = load_dataset(str(tmp_path), None, 1.0)
     with pytest.raises(DataError, match=r"expected a readable image in .*b\.png"):
-        photo_margin(classifier, [COVER], dataset)
+        photo_margin(Engine(classifier, [COVER]), dataset)
     Image.new("RGB", (24, 24)).save(tmp_path / "0" / "b.png")
-    assert photo_margin(classifier, [COVER], dataset) == pytest.approx(0, abs=1e-6)
+    assert photo_margin(Engine(classifier, [COVER]), dataset) == pytest.approx(0, abs=1e-6)

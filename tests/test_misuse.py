@@ -12,12 +12,12 @@ from torch import Tensor, nn
 import certmask as cm
 from certmask.classifier import Classifier, architecture_digest, weights_digest
 from certmask.data import load_dataset
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError, CoverError, DataError, ResultsError
 from certmask.results.file import ResultsFile
 from certmask.rules import JuryDetection, JuryRecovery, Undefended
-from certmask.votes import VoteStore
+from certmask.votes import Passes, VoteStore
 
 COVER = cm.spread_cover(24, cm.Patch(4, 4), 10, 2)
 
@@ -67,7 +67,7 @@ def test_a_defence_can_be_called_from_several_threads(network: nn.Module, images
 def test_a_cover_that_the_engine_does_not_know_is_refused(network: nn.Module) -> None:
     engine = Engine(Classifier(network, 24, batch=8), [COVER])
     with pytest.raises(CoverError, match="expected one of the covers"):
-        engine.votes(cm.spread_cover(24, cm.Patch(4, 4), 10, 2), VoteStore(4, 5))
+        engine.votes(cm.spread_cover(24, cm.Patch(4, 4), 10, 2), VoteStore(1, Passes(4), 5))
 
 
 @pytest.mark.parametrize(

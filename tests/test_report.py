@@ -31,24 +31,23 @@ from matplotlib.text import Annotation
 from PIL import Image
 from scipy.stats import binomtest
 
-from certmask.attacks.pictures import picture_folder, save_picture
+from certmask.attacks.pictures import save_picture
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import load_dataset, to_tensor
-from certmask.defences.masked import MaskedDefence
+from certmask.data import load_dataset, pixel_digest, to_tensor
+from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
-from certmask.report import summarize
-from certmask.report.findings import Findings, findings
 from certmask.report.gallery import FATES, fate, picked
-from certmask.report.intervals import Share
+from certmask.report.page import price_caption
 from certmask.report.plots import PALETTE, STYLE, dissent_range, frontier, price_figure, rings, share_figure
 from certmask.report.report import read_report
-from certmask.report.run_files import read_runs, short_names
-from certmask.report.sections import price_caption
-from certmask.report.table_forms import latex_text, markdown_text
+from certmask.report.tables import latex_text, markdown_text
 from certmask.report.thumbnails import jury, middle, with_jury
-from certmask.results.file import read_results
+from certmask.results.columns import COLUMNS, Column, Figures, figures
+from certmask.results.file import picture_folder, read_results
+from certmask.results.kinds import AMOUNT
+from certmask.results.run import read_runs, short_names
+from certmask.results.statistics import Share
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
 
@@ -218,10 +217,12 @@ def check_share(record: dict[str, str], name: str, count: int | None) -> None:
 def test_the_page_agrees_with_the_table_command_on_the_demo(tmp_path: Path) -> None:
     report(DEMO, "--csv", cwd=tmp_path)
     records = csv.DictReader((tmp_path / "page.csv").open(encoding="utf-8"))
-    for record, line in zip(records, summarize(*read_results(DEMO)), strict=True):
+    (printed,) = json.loads(certmask("table", DEMO, "--json").stdout)
+    for record, line in zip(records, printed["lines"], strict=True):
         for name in ("clean_accuracy", "certified_recovery", "certified_detection", "published_test", "false_alerts"):
-            assert record[name] == ("" if getattr(line, name) is None else str(getattr(line, name)))
-        assert float(record["passes_to_prove"] or 0) == pytest.approx(line.certificate_passes)
+            assert record[name] == ("" if line[name] is None else str(line[name]))
+        assert float(record["passes_to_prove"] or 0) == pytest.approx(line["certificate_passes"])
+        assert float(record["passes_to_answer"]) == pytest.approx(line["passes"])
     assert "PatchCleanser 4×4 proves it for 7 of 20 images (35.0 %" in page_of(tmp_path).text
 
 
@@ -435,6 +436,96 @@ def test_the_summary_in_words(change: Callable[[Lines], None], words: tuple[str,
         assert sentence.split(" (")[0] in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("change", [cut, other_batch, lambda lines: None])
+def test_the_table_cautions_as_the_page_does(change: Callable[[Lines], None], tmp_path: Path) -> None:
+    lines = made_lines()
+    change(lines)
+    path = saved(tmp_path / "run.jsonl", lines)
+    (chapter,) = read_report([path]).chapters
+    assert chapter.cautions
+    (printed,) = json.loads(certmask("table", path, "--json").stdout)
+    assert printed["cautions"] == chapter.cautions
+    report(path, cwd=tmp_path)
+    for caution in chapter.cautions:
+        assert caution in " ".join(certmask("table", path).stdout.split())
+        assert markdown_text(caution) in certmask("table", path, "--markdown").stdout
+        assert caution in page_of(tmp_path).text
+
+
+def test_a_column_is_one_row(run: Path) -> None:
+    """A row in the table of columns is a column of every form."""
+    answer = Column[Figures]("answer", AMOUNT, lambda f: 42 * f.images, "the answer", "to everything", "answer\nhere")
+    COLUMNS.append(answer)
+    try:
+        report(run, "--csv", "--markdown", "--latex", cwd=run.parent)
+        terminal, markdown, printed = (
+            certmask("table", run, *form).stdout for form in ([], ["--markdown"], ["--json"])
+        )
+    finally:
+        COLUMNS.remove(answer)
+    upper, lower, *rows = page_of(run.parent).tables[0]
+    assert (upper[-1], lower[-1]) == ("to everything", "the answer")
+    assert {row[-1] for row in rows} == {"1,260"}
+    assert all(record["answer"] == "1260" for record in csv.DictReader((run.parent / "page.csv").open()))
+    assert "the answer (to everything)" in (run.parent / "page.md").read_text(encoding="utf-8")
+    assert r"\textbf{the answer}" in (run.parent / "page.tex").read_text(encoding="utf-8")
+    assert all(line["answer"] == 1260 for line in json.loads(printed)[0]["lines"])
+    assert "| answer here |" in markdown
+    assert terminal.count("1,260") == len(DEFENCES)
+    assert "answer" not in certmask("table", run, "--markdown").stdout.replace("passes, answer", "")
+
+
+def test_a_defence_without_masks(photographed: Path) -> None:
+    """Its threat is its own; it is tabled, drawn and shown like the others, without masks."""
+    lines = [json.loads(line) for line in photographed.read_text(encoding="utf-8").splitlines()]
+    lines[0]["certmask_results"] = 2
+    threat = {"kind": "patch", "height": 8, "width": 8}
+    for name, cover in (("jury detection", {}), ("jury recovery", {"cover": None})):
+        rule = {"rule": "evidence", "guarantee": name.removeprefix("jury ")}
+        lines[0]["defences"][name] = {"name": name, "threat": threat, "image": [SIZE, SIZE], "rule": rule, **cover}
+        for row in lines[1:]:
+            row["defences"][name] |= {"evidence": 3.5}
+            del row["defences"][name]["dissent"]
+    saved(photographed, lines)
+    (printed,) = json.loads(certmask("table", photographed, "--json").stdout)
+    line = next(line for line in printed["lines"] if line["defence"] == "jury recovery")
+    assert (line["masks"], line["mask"], line["cover"]) == (None, None, None)
+    assert (line["patch"], line["image"]) == ([8, 8], [SIZE, SIZE])
+    assert "jury recovery:" not in certmask("table", photographed).stdout
+    report("run.jsonl", "--photos", "photos", "--csv", "--markdown", "--latex", cwd=photographed.parent)
+    (shown,) = (row for row in page_of(photographed.parent).tables[0] if row[0] == "jury recovery")
+    assert shown[6] == "–"
+    pairs = list(csv.DictReader((photographed.parent / "page-paired.csv").open(encoding="utf-8")))
+    assert {(row["first"], row["second"]) for row in pairs} >= {("jury recovery", "PatchCleanser")}
+
+
+def test_nothing_loads_torch(photographed: Path) -> None:
+    """Neither the imports nor the commands, not even for photos; the demo's are ImageNet's, with class names."""
+    code = (
+        "import sys, certmask.results, certmask.report\n"
+        "import certmask.results.columns, certmask.report.page\n"
+        "assert 'torch' not in sys.modules\n"
+        "from certmask.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    assert 'torch' not in sys.modules\n"
+    )
+    for arguments in (
+        ["report", "run.jsonl", "--photos", "photos", "--csv", "--markdown", "--latex"],
+        ["report", str(DEMO), "--photos", "demo"],
+        ["table", "run.jsonl"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=photographed.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_provenance_shows_every_field_of_the_header(run: Path) -> None:
     def leaves(fields: Any) -> Iterator[str]:
         if isinstance(fields, dict):
@@ -617,6 +708,7 @@ def at(*keys: Any, value: Any = None, drop: bool = False) -> Callable[[Lines], N
 
 
 RULE = (0, "defences", "jury recovery", "rule")
+RECOVERY = {"rule": "own", "guarantee": "recovery"}
 OUTCOME = (2, "defences", "jury recovery")
 
 
@@ -637,6 +729,11 @@ OUTCOME = (2, "defences", "jury recovery")
         (at(0, "defences", "jury recovery", value=[]), "named fields"),
         (at(*RULE, "guarantee", value="certain"), "'certain'"),
         (at(0, "defences", "jury recovery", "cover", "patch", value=[8, "x"]), "patch as height and width"),
+        (at(0, "defences", "jury recovery", "cover", value=7), "named fields in the cover of 'jury recovery'"),
+        (at(0, "defences", "jury recovery", value={"rule": RECOVERY}), "expected 'threat' in defence 'jury recovery'"),
+        (at(0, "defences", "jury recovery", value={"rule": RECOVERY, "threat": {"kind": "worm"}, "image": [32, 32]}),
+         "a threat of kind patch, got 'worm'"),
+        (at(2, "defences", "jury recovery", "dissent", drop=True), "'dissent'"),
         (at(slice(1, None), value=[]), "at least one row"),
         (at(2, "image", drop=True), "line 3"),
         (at(2, "image", value="0/000.png"), "'0/000.png' twice"),
@@ -657,8 +754,18 @@ def test_bad_files_are_refused_by_name(change: Callable[[Lines], None], names: s
     lines = made_lines()
     change(lines)
     saved(tmp_path / "run.jsonl", lines)
-    assert names in report("run.jsonl", cwd=tmp_path, code=1).stderr
+    refused = report("run.jsonl", cwd=tmp_path, code=1).stderr
+    assert names in refused
+    assert certmask("table", "run.jsonl", cwd=tmp_path, code=1).stderr == refused
     assert not (tmp_path / "page.html").exists()
+
+
+def test_doubled_rows_are_refused_in_one_line(tmp_path: Path) -> None:
+    header, *rows = made_lines()
+    path = saved(tmp_path / "run.jsonl", [header, *rows, *rows])
+    done = certmask("table", path, code=1)
+    assert done.stderr == f"error: expected every image once in {path}, got '0/000.png' twice\n"
+    assert not done.stdout
 
 
 @pytest.mark.parametrize(("key", "value"), [("defence", "unknown"), ("answer", None), ("broken", "yes"), ("image", 3)])
@@ -714,9 +821,9 @@ def drawn(figure: Figure) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(out).convert("RGB"))
 
 
-def lines_of(kind: Guarantee, run: Path) -> list[Findings]:
+def lines_of(kind: Guarantee, run: Path) -> list[Figures]:
     (found,), _ = read_runs([run])
-    return [line for line in findings(found) if line.guarantee is kind]
+    return [line for line in figures(found) if line.guarantee is kind]
 
 
 @pytest.mark.parametrize("name", ["x", "a name as long as it gets!"])

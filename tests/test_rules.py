@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial
 from itertools import combinations, product
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,9 +15,21 @@ import numpy as np
 import pytest
 import reference_rules as reference
 import torch
-from game import HARD, Table, attacker, families, line_covers, play, random_plays
+from game import (
+    HARD,
+    Table,
+    attacker,
+    certifying,
+    deciding,
+    families,
+    line_covers,
+    pass_name,
+    play,
+    random_plays,
+)
 from hypothesis import given
 from hypothesis import strategies as st
+from looking import singles_of
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
@@ -48,24 +59,11 @@ from certmask.rules import (
     Rule,
     Undefended,
 )
-from certmask.rules.rule import Asking, jury_passes, majority
+from certmask.rules.rule import Asking, majority
 from certmask.rules.tournament import tournament
 from certmask.rules.verdicts import all_won, least_leads, verdicts
 from certmask.threat import Patch
-from certmask.votes import (
-    BARE,
-    MARKED,
-    PAD,
-    Heads,
-    Votes,
-    VoteStore,
-    bare_pass,
-    distinct,
-    head_of,
-    load_votes,
-    save_votes,
-    single_passes,
-)
+from certmask.votes import BARE, NONE, Ask, Ballot, Heads, Passes, Votes, VoteStore, head_of
 
 torch.set_num_threads(1)
 
@@ -91,7 +89,7 @@ LOOSE = [offset_cover((4, 4), ONE, 3, (1, 2)), custom_cover((1, 4), ONE, [Mask(0
 def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> dict[tuple[int, int], list[float]]:
     """Outputs that mostly favour the label or do not, as 64ths that add up to 1 (exact sums, many ties) or smooth."""
     table = {}
-    passes = [(BARE, BARE), *((i, j) for j in range(len(cover)) for i in range(j + 1))]
+    passes = [(NONE, NONE), *((i, j) for j in range(len(cover)) for i in range(j + 1))]
     dissent, firmness = rng.choice([0.0, 0.02, 0.1, 1.0]), rng.choice([0, 20, 44])
     for one in passes:
         favourite = rng.randrange(CLASSES) if rng.random() < dissent else label
@@ -107,9 +105,16 @@ def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> dict[tu
 
 def as_votes(cover: Cover, table: dict[tuple[int, int], list[float]]) -> Votes:
     """The same table as the library holds it."""
-    store = VoteStore(len(cover), CLASSES)
-    store.add(np.array(list(table), dtype=np.int64), torch.tensor(list(table.values())))
-    return Votes(cover, store)
+    return votes_under(cover, list(table), torch.tensor(list(table.values())))
+
+
+def votes_under(cover: Cover, sets: Sequence[Sequence[int]], outputs: Tensor) -> Votes:
+    """One picture's votes under these sets of masks and no others."""
+    ballot = Ballot(cover)
+    store = VoteStore(1, ballot.passes, outputs.shape[1])
+    passes = ballot.numbers(np.array(sets, dtype=np.int64))
+    store.add(Ask(np.zeros_like(passes), passes), outputs)
+    return Votes(ballot, store)
 
 
 def by_reference(
@@ -204,7 +209,7 @@ def test_the_smallest_class_wins_a_tie_and_a_tie_is_no_win(aggregate: Aggregate)
     for pool, winner in (([3, 4], 0), ([4, 3], 0), ([4, 5], 1), ([5, 4], 1), ([0, 0], 0), ([1, 1], 1), ([2, 2], 0)):
         pools = torch.tensor([pool])
         assert aggregate.labels(TIED, pools).tolist() == [winner]
-        assert not any(aggregate.wins(TIED, pools, label, 0.0).item() for label in range(3))
+        assert not any(aggregate.wins(TIED, pools, torch.tensor([label]), 0.0).item() for label in range(3))
 
 
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
@@ -215,13 +220,16 @@ def test_a_pool_is_judged_alone(aggregate: Aggregate) -> None:
     pools = torch.randint(40, (1500, 6), generator=generator)
     pools[torch.rand(1500, 6, generator=generator) < 0.3] = -1
     pools[:, 2] = torch.arange(1500) % 40
-    labels, wins = aggregate.labels(outputs, pools), aggregate.wins(outputs, pools, 1, 0.01)
+    labels, wins = (
+        aggregate.labels(outputs, pools),
+        aggregate.wins(outputs, pools, torch.ones(1500, dtype=torch.long), 0.01),
+    )
     assert wins.any()
     assert (labels[wins] == 1).all()
     for row in range(0, 1500, 37):
         alone = pools[row][pools[row] >= 0][None]
         assert aggregate.labels(outputs, alone).item() == labels[row].item()
-        assert aggregate.wins(outputs, alone, 1, 0.01).item() == wins[row].item()
+        assert aggregate.wins(outputs, alone, torch.tensor([1]), 0.01).item() == wins[row].item()
 
 
 @given(data=st.data())
@@ -234,27 +242,28 @@ def test_first_classes_never_promise_a_win_that_is_none(aggregate: Aggregate, da
     outputs = torch.softmax(sharp * torch.randn(12, 4, generator=generator), dim=1)
     pools = torch.randint(-1, 12, (40, 5), generator=generator)
     pools[:, 0] = pools[:, 0].clamp(min=0)
-    heads = Heads(*(column.numpy() for column in head_of(outputs).T))
+    heads = Heads(*(column.numpy()[pools][None] for column in head_of(outputs).T))
     for label in range(4):
-        sure = aggregate.least(heads, pools.numpy(), label, margin) > 0
-        assert aggregate.wins(outputs, pools, label, margin).numpy()[sure].all()
+        sure = aggregate.least(heads, pools.numpy()[None], np.array([label]), margin)[0] > 0
+        assert aggregate.wins(outputs, pools, torch.full((40,), label), margin).numpy()[sure].all()
 
 
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
 def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
     """Taking the short way where first classes settle it changes no verdict, and is taken."""
     generator, cover = torch.Generator().manual_seed(5), spread_cover(24, Patch(4, 4), 10, 2)
-    pools, short, long = jury_passes(cover), 0, 0
+    short, long = 0, 0
     for favour in (0.0, 1.0, 2.0, 4.0):
         logits = torch.randn(len(cover), 5, generator=generator)
         logits[:, 2] += favour
         votes = Votes.from_table(cover, logits.softmax(dim=1))
-        rows = torch.from_numpy(votes.rows(pools))
-        assert verdicts(aggregate, votes, pools).tolist() == aggregate.labels(votes.outputs, rows).tolist()
+        pools = votes.ballot.juries[None]
+        rows = torch.from_numpy(votes.rows(pools))[0]
+        assert verdicts(aggregate, votes, pools)[0].tolist() == aggregate.labels(votes.outputs, rows).tolist()
         for label, margin in product(range(5), (0.0, 0.05)):
-            won = aggregate.wins(votes.outputs, rows, label, margin)
-            assert all_won(aggregate, votes, pools, label, margin) == bool(won.all())
-            sure = least_leads(aggregate, votes, pools, label, margin) > 0
+            won = aggregate.wins(votes.outputs, rows, torch.full((len(rows),), label), margin)
+            assert all_won(aggregate, votes, pools, np.array([label]), margin) == bool(won.all())
+            sure = least_leads(aggregate, votes, pools, np.array([label]), margin)[0] > 0
             short, long = short + int(sure.sum()), long + int((won.numpy() & ~sure).sum())
     assert short > 50
     assert long > 50
@@ -262,10 +271,9 @@ def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
 
 def test_no_win_is_promised_on_votes_that_are_no_numbers() -> None:
     cover = minimal_cover(8, Patch(2, 2), 8)
-    votes = Votes(cover, VoteStore(len(cover), 3))
-    votes.store.add(single_passes(len(cover)), torch.full((len(cover), 3), torch.nan))
+    votes = votes_under(cover, singles_of(cover).tolist(), torch.full((len(cover), 3), torch.nan))
     for aggregate in AGGREGATES.values():
-        assert not all_won(aggregate(), votes, jury_passes(cover), 0, 0.0)
+        assert not all_won(aggregate(), votes, votes.ballot.juries[None], np.array([0]), 0.0)
 
 
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
@@ -295,10 +303,11 @@ def test_label_majority_counts_unsure_outputs_for_the_rival() -> None:
     outputs = torch.tensor([[0.75, 0.25, 0.0], [0.25, 0.75, 0.0], [0.5625, 0.4375, 0.0]])
     one, two = torch.tensor([[0, 0, 0, 1, 2]]), torch.tensor([[0, 0, 0, 1, 2, 2]])
     majority_of = LabelMajority()
-    assert majority_of.wins(outputs, one, 0, 0.125).tolist() == [True]
-    assert majority_of.wins(outputs, two, 0, 0.125).tolist() == [False]
-    assert majority_of.wins(outputs, two, 0, 0.1).tolist() == [True]
-    assert majority_of.wins(outputs, torch.tensor([[2]]), 0, 0.125).tolist() == [False], "a lead of just the margin"
+    zero, alone = torch.tensor([0]), torch.tensor([[2]])
+    assert majority_of.wins(outputs, one, zero, 0.125).tolist() == [True]
+    assert majority_of.wins(outputs, two, zero, 0.125).tolist() == [False]
+    assert majority_of.wins(outputs, two, zero, 0.1).tolist() == [True]
+    assert majority_of.wins(outputs, alone, zero, 0.125).tolist() == [False], "a lead of just the margin"
 
 
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
@@ -315,7 +324,7 @@ def test_a_win_by_the_margin_survives_noise(aggregate: Aggregate) -> None:
         against[rival] += margin / 2
         for noise in (against, torch.where(torch.rand(60, 1, generator=generator) < 0.5, against, 0.0)):
             moved = outputs * noise.exp() if logarithms else outputs + noise
-            wins = aggregate.wins(outputs, pools, label, margin * 1.0001)
+            wins = aggregate.wins(outputs, pools, torch.full((400,), label), margin * 1.0001)
             won += int(wins.sum())
             assert (aggregate.labels(moved, pools)[wins] == label).all()
     assert won > 500
@@ -364,7 +373,7 @@ def fight(claims: list[int], outcome: Callable[[int, int], int]) -> tuple[Decisi
 
     def duels(pairs: IntArray) -> Asking[IntArray]:
         fought.extend((t, u) for t, u in pairs.tolist())
-        yield pairs
+        yield Ask.nothing()
         return np.array([outcome(t, u) for t, u in pairs.tolist()])
 
     run = tournament(np.array(claims), duels)
@@ -419,7 +428,7 @@ def test_challenger_passes_under_attack() -> None:
     clean = {(i, j): 1 for j in range(10) for i in range(j + 1)}
     options = attacker(cover, 0, clean, HARD)
     spent = []
-    for decision, table in random_plays(cover, rule.deciding, HARD, options, 300, rng):
+    for decision, table in random_plays(cover, deciding(rule), HARD, options, 300, rng):
         assert decision == Decision(1)
         claims = [table[i, i] for i in range(10)]
         spent.append(len(table) - 10)
@@ -434,7 +443,7 @@ def test_challenger_passes_under_attack() -> None:
 def test_no_second_round_without_disagreement(rule: Rule) -> None:
     """A unanimous first round costs one pass per mask."""
     cover = spread_cover((1, 6), ONE, (1, 3), (1, 2))
-    decision, table = play(cover, rule.deciding, HARD, lambda _: 1)
+    decision, table = play(cover, deciding(rule), HARD, lambda _: 1)
     assert decision == Decision(1)
     assert sorted(table) == [(i, i) for i in range(len(cover))]
 
@@ -452,14 +461,22 @@ def test_majority_is_weighted_and_prefers_the_smallest() -> None:
 def test_aligned_pools_stay_within_a_grid(cover: Cover) -> None:
     """Each pool holds exactly the passes with one mask of either jury, both of one grid; every grid takes part."""
     pairs = np.array(list(combinations(range(len(cover.districts)), 2)), dtype=np.int64)
-    pools = JuryRecovery("aligned").pair_passes(cover, pairs)
-    everything = JuryRecovery("all").pair_passes(cover, pairs)
+    ballot = Ballot(cover)
+    pools = JuryRecovery("aligned").pair_pools(ballot, pairs)
+    everything = JuryRecovery("all").pair_pools(ballot, pairs)
+
+    def named(pool: IntArray) -> Counter[tuple[int, int]]:
+        return Counter(pass_name(masks) for masks in ballot.passes.sets(pool[pool != NONE]).tolist())
+
+    def ordered(found: Iterable[tuple[int, int]]) -> Counter[tuple[int, int]]:
+        return Counter((min(pair), max(pair)) for pair in found)
+
     for (t, u), pool, wide in zip(pairs.tolist(), pools, everything, strict=True):
         one, other = cover.districts.jury(t), cover.districts.jury(u)
-        found = Counter((i, j) for i, j in pool.tolist() if i != PAD)
-        assert found == Counter((i, j) for grid in cover.grids for i in one for j in other if i in grid and j in grid)
+        found = named(pool)
+        assert found == ordered((i, j) for grid in cover.grids for i in one for j in other if i in grid and j in grid)
         assert all(any(i in grid and j in grid for i, j in found) for grid in cover.grids)
-        assert Counter((i, j) for i, j in wide.tolist() if i != PAD) == Counter(product(one, other))
+        assert named(wide) == ordered(product(one, other))
 
 
 def test_aligned_asks_for_fewer_passes() -> None:
@@ -468,7 +485,7 @@ def test_aligned_asks_for_fewer_passes() -> None:
     asked: dict[str, Table] = {}
     for pairs in ("all", "aligned"):
         rule = JuryRecovery(pairs)
-        proved, asked[pairs] = play(cover, lambda votes, rule=rule: rule.certifying(votes, 1), HARD, lambda _: 1)  # type: ignore[misc]
+        proved, asked[pairs] = play(cover, certifying(rule, 1), HARD, lambda _: 1)
         assert proved
         assert len(asked[pairs]) <= len(cover) + cover.pairs(pairs)
     assert set(asked["aligned"]) < set(asked["all"])
@@ -570,7 +587,8 @@ def test_missing_votes_are_an_error(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", [JuryDetection(), MinorityReports(), Published(), PatchCleanser()], ids=repr)
 def test_an_empty_store_is_an_error(rule: Rule) -> None:
     """Not a single vote."""
-    votes = Votes(PLAIN, VoteStore(3, 3))
+    ballot = Ballot(PLAIN)
+    votes = Votes(ballot, VoteStore(1, ballot.passes, 3))
     with pytest.raises(VoteError):
         rule.decide(votes)
     with pytest.raises(VoteError):
@@ -587,13 +605,12 @@ def test_reading_a_vote_that_is_not_there_is_an_error() -> None:
 
 def test_voting_twice_is_an_error() -> None:
     """Votes never change, whichever way round the pair is written."""
-    store = VoteStore(3, 3)
-    store.add(np.array([[0, 2], [1, 1]]), HARD[[0, 1]])
-    for again in ([[2, 0]], [[0, 2]], [[1, 1]], [[2, 2], [1, 1]]):
+    votes = votes_under(PLAIN, [(0, 2), (1, 1)], HARD[[0, 1]])
+    for again in ([[2, 0]], [[0, 2]], [[1, 1]], [[1, -1]], [[2, 2], [1, 1]]):
         with pytest.raises(VoteError) as error:
-            store.add(np.array(again), HARD[[0] * len(again)])
+            votes.store.add(votes.ask(votes.ballot.numbers(np.array(again))[None]), HARD[[0] * len(again)])
         one_line(error)
-    assert store.count == 2
+    assert votes.store.count == 2
 
 
 def test_aligned_pairs_need_grids() -> None:
@@ -689,27 +706,6 @@ def test_parameters_are_described() -> None:
 # ----------------------------------------------------------------------------------------------------- votes
 
 
-@pytest.mark.parametrize("bare", [False, True])
-@pytest.mark.parametrize("pairs", [[], [(0, 1), (2, 4)], list(combinations(range(5), 2))], ids=len)
-def test_votes_survive_a_file(tmp_path: Path, bare: bool, pairs: list[tuple[int, int]]) -> None:
-    """Singles, pairs and the bare pass come back with the same numbers, and missing ones stay missing."""
-    rng, cover = Random(14), minimal_cover((1, 5), ONE, 1)
-    passes = [(0, 0), (3, 3), *pairs, *([(BARE, BARE)] if bare else [])]
-    rng.shuffle(passes)
-    store = VoteStore(5, 4)
-    for start in range(0, len(passes), 3):  # rows in several portions, so that the store has room to spare
-        part = np.array(passes[start : start + 3], dtype=np.int64)
-        store.add(part, torch.rand(len(part), 4, generator=torch.Generator().manual_seed(start)))
-    save_votes(tmp_path / "votes.safetensors", store)
-    loaded = load_votes(tmp_path / "votes.safetensors")
-    assert (loaded.masks, loaded.count) == (5, store.count)
-    asked = np.array(passes, dtype=np.int64)
-    assert torch.equal(Votes(cover, loaded).of(asked), Votes(cover, store).of(asked))
-    absent = np.array([(1, 1), (1, 3), (3, 1)])
-    assert loaded.missing(absent).tolist() == store.missing(absent).tolist()
-    assert bool(len(loaded.missing(bare_pass()))) != bare
-
-
 @pytest.mark.parametrize("odd", [-8.0, 1.5, torch.nan, torch.inf])
 def test_only_probabilities_are_votes(odd: float) -> None:
     """Logits would be read as probabilities, and certificates would be false."""
@@ -725,29 +721,91 @@ def test_only_probabilities_are_votes(odd: float) -> None:
         Votes.from_table(cover, table)
 
 
-@pytest.mark.parametrize("masks", [1, 5, 40, 2 * int(MARKED**0.5)])
-def test_different_pairs_by_marking_and_by_sorting(masks: int) -> None:
-    """Every unordered pair once, the bare image among them, however many masks there are."""
-    pairs = np.random.default_rng(masks).integers(BARE, masks, (300, 2))
-    pairs = np.concatenate([pairs, pairs[:50, ::-1], bare_pass()])
-    assert [tuple(pair) for pair in distinct(pairs).tolist()] == sorted({tuple(sorted(p)) for p in pairs.tolist()})
-    assert distinct(np.empty((0, 2), dtype=np.int64)).shape == (0, 2)
+@pytest.mark.parametrize("masks", [1, 5, 40, 1500, 3000])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_a_set_of_masks_has_one_number(masks: int, width: int) -> None:
+    """Whatever its order and repetitions, and never that of another set; read back it has the same members."""
+    passes, rng = Passes(masks), np.random.default_rng(masks)
+    assert passes.numbers(np.full((1, width), NONE)).tolist() == [BARE]
+    number_of: dict[frozenset[int], int] = {frozenset(): BARE}
+    for _ in range(5):
+        sets = rng.integers(NONE, min(masks, 60), (300, width)) * (masks // min(masks, 60))
+        sets[sets < 0] = NONE
+        numbers = passes.numbers(sets)
+        assert np.array_equal(passes.numbers(rng.permuted(sets, axis=1)), numbers)
+        wider = np.concatenate([sets, sets[:, :1]], axis=1)
+        assert np.array_equal(passes.numbers(wider), numbers)
+        for row, number, back in zip(sets.tolist(), numbers.tolist(), passes.sets(numbers).tolist(), strict=True):
+            members = frozenset(row) - {NONE}
+            assert number_of.setdefault(members, number) == number
+            assert frozenset(back) - {NONE} == members
+            assert passes.sizes[number] == len(members)
+    assert len(set(number_of.values())) == len(number_of)
+    assert len(passes) == len(number_of)
+
+
+def test_sets_too_large_to_be_numbered_are_refused() -> None:
+    with pytest.raises(VoteError, match="expected sets of masks that can be numbered"):
+        Passes(100_000).numbers(np.zeros((1, 4), dtype=np.int64))
 
 
 def test_a_store_names_what_is_missing_once() -> None:
-    """Both ways round are one pair; the order of asking is kept."""
-    store = VoteStore(4, 3)
-    store.add(np.array([[1, 3]]), HARD[[0]])
+    """Both ways round are one pair, and every picture has votes of its own."""
+    ballot = Ballot(minimal_cover((1, 4), ONE, 1))
+    store = VoteStore(2, ballot.passes, 3)
+    store.add(Ask(np.array([0]), ballot.numbers(np.array([[1, 3]]))), HARD[[0]])
     asked = np.array([[3, 1], [2, 0], [0, 2], [2, 2], [0, 2], [1, 0]])
-    assert store.missing(asked).tolist() == [[0, 1], [0, 2], [2, 2]]
-    assert store.missing(single_passes(4)).tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    missing = store.missing(Votes(ballot, store).ask(ballot.numbers(asked)[None]))
+    named = sorted((int(picture), pass_name(ballot.passes.sets(np.array([number]))[0].tolist()))
+                   for picture, number in zip(*missing, strict=True))  # fmt: skip
+    assert named == [(0, (0, 1)), (0, (0, 2)), (0, (2, 2)), (1, (0, 1)), (1, (0, 2)), (1, (1, 3)), (1, (2, 2))]
+
+
+@pytest.mark.parametrize("rule", RULES_AND_MARGINS, ids=repr)
+def test_a_cohort_is_judged_as_its_pictures_are_one_by_one(rule: Rule) -> None:
+    """Same decisions, same certificates, same passes asked for, picture by picture."""
+    rng, cover = Random(15), COVERS[5]
+    labels = np.array([rng.randrange(CLASSES) for _ in range(12)])
+    tables = [random_table(cover, int(label), smooth=rng.random() < 0.5, rng=rng) for label in labels]
+    ballot = Ballot(cover)
+    store = VoteStore(len(tables), ballot.passes, CLASSES)
+    for picture, table in enumerate(tables):
+        passes = ballot.numbers(np.array(list(table), dtype=np.int64))
+        store.add(Ask(np.full_like(passes, picture), passes), torch.tensor(list(table.values())))
+    together = Votes(ballot, store)
+    decisions, asked = listened(rule.deciding(together), len(tables))
+    proofs, proved = listened(rule.certifying(together, labels), len(tables))
+    for picture, table in enumerate(tables):
+        alone = as_votes(cover, table)
+        (decision,), (once,) = listened(rule.deciding(alone), 1)
+        (proof,), (again,) = listened(rule.certifying(alone, labels[[picture]]), 1)
+        assert decision == decisions[picture]
+        assert bool(proof) == bool(proofs[picture])
+        for mine, ours in ((once, asked[picture]), (again, proved[picture])):
+            assert _sets(alone.ballot, mine) == _sets(ballot, ours)
+
+
+def listened(asking: Asking[Any], pictures: int) -> tuple[Any, list[set[int]]]:
+    """What a computation on complete votes finds, and what it asked for of each picture."""
+    asked: list[set[int]] = [set() for _ in range(pictures)]
+    while True:
+        try:
+            ask = next(asking)
+        except StopIteration as stop:
+            return stop.value, asked
+        for picture, number in zip(*ask, strict=True):
+            asked[picture].add(int(number))
+
+
+def _sets(ballot: Ballot, numbers: set[int]) -> set[tuple[int, int]]:
+    return {pass_name(masks) for masks in ballot.passes.sets(np.array(sorted(numbers), dtype=np.int64)).tolist()}
 
 
 def test_tables_are_read_as_written() -> None:
     """``from_table`` takes singles by mask and doubles from above the diagonal; a pair has no direction."""
     singles, doubles = torch.rand(3, 4), torch.rand(3, 3, 4)
     votes = Votes.from_table(PLAIN, singles, doubles)
-    assert torch.equal(votes.of(single_passes(3)), singles)
+    assert torch.equal(votes.of(singles_of(PLAIN)), singles)
     for i, j in combinations(range(3), 2):
         assert torch.equal(votes.of(np.array([[i, j]])), votes.of(np.array([[j, i]])))
         assert torch.equal(votes.of(np.array([[j, i]]))[0], doubles[i, j])
@@ -756,13 +814,13 @@ def test_tables_are_read_as_written() -> None:
 def test_votes_of_one_store_serve_two_covers() -> None:
     """A cover's mask numbers are translated into the store's: the same store seen through two covers."""
     outputs: Tensor = torch.rand(5, 3)
-    store = VoteStore(5, 3)
-    store.add(single_passes(5), outputs)
-    votes = Votes(PLAIN, store, np.array([4, 0, 2]))
-    assert torch.equal(votes.of(single_passes(3)), outputs[[4, 0, 2]])
+    passes = Passes(5)
+    store = VoteStore(1, passes, 3)
+    store.add(Ask(np.zeros(5, dtype=np.int64), passes.numbers(np.arange(5)[:, None])), outputs)
+    votes = Votes(Ballot(PLAIN, passes, np.array([4, 0, 2])), store)
+    assert torch.equal(votes.of(singles_of(PLAIN)), outputs[[4, 0, 2]])
     expected = int(outputs[[4, 0, 2]].double().mean(dim=0).argmax())
     wide = custom_cover((1, 3), ONE, [Mask(0, 0, 1, 3)])
-    assert Published().decide(Votes(wide, store, np.array([3]))).label == int(outputs[3].argmax())
-    assert MeanProbability().labels(votes.outputs, torch.from_numpy(votes.rows(single_passes(3)))[None]).tolist() == [
-        expected
-    ]
+    assert Published().decide(Votes(Ballot(wide, passes, np.array([3])), store)).label == int(outputs[3].argmax())
+    rows = torch.from_numpy(votes.rows(votes.ballot.singles[None]))
+    assert MeanProbability().labels(votes.outputs, rows).tolist() == [expected]

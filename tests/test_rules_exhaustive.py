@@ -16,18 +16,20 @@ from itertools import combinations, permutations, product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import reference_rules
 import torch
 from game import (
     HARD,
     SOFT,
-    Ask,
     Table,
     anything,
     attacker,
     brittle,
     certified,
+    certifying,
+    deciding,
     families,
     holds,
     keeps,
@@ -50,7 +52,7 @@ from certmask.covers import (
     replicated_cover,
     spread_cover,
 )
-from certmask.geometry import Mask
+from certmask.geometry import IntArray, Mask
 from certmask.rules import (
     AGGREGATES,
     RULES,
@@ -66,7 +68,7 @@ from certmask.rules import (
 )
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import Votes, single_passes
+from certmask.votes import BoolArray, Votes
 
 torch.set_num_threads(1)
 
@@ -119,14 +121,14 @@ def every_attack(cover: Cover, rule: Rule, palette: Tensor, labels: Iterable[int
         seen["tables"] += len(tables)
         if not isinstance(rule, MinorityReports):  # which may warn of a certified clean image, as its guarantee allows
             for clean in tables:
-                unpatched, _ = play(cover, rule.deciding, palette, clean.__getitem__)
+                unpatched, _ = play(cover, deciding(rule), palette, clean.__getitem__)
                 if unpatched != Decision(label):
                     pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
         for district in range(len(cover.districts)):
             parts = {tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}
             for part in sorted(parts):
                 options = attacker(cover, district, dict(part), palette)
-                runs = plays(cover, rule.deciding, palette, options)
+                runs = plays(cover, deciding(rule), palette, options)
                 seen["attacks"] += assert_kept(cover, rule, label, district, dict(part), runs)
     return seen
 
@@ -140,7 +142,7 @@ def some_attacks(cover: Cover, rule: Rule, palette: Tensor, label: int, attacks:
     seen["tables"] += 1
     for district in range(len(cover.districts)):
         options = attacker(cover, district, clean, palette)
-        runs = random_plays(cover, rule.deciding, palette, options, attacks, rng)
+        runs = random_plays(cover, deciding(rule), palette, options, attacks, rng)
         seen["attacks"] += assert_kept(cover, rule, label, district, clean, runs)
     return seen
 
@@ -314,7 +316,7 @@ def test_a_pair_verdict_does_not_depend_on_who_challenges() -> None:
             # the attacker of this test is content with outputs that are certain
             jury = set(cover.districts.jury(district))
             options = lambda one, jury=jury, clean=clean: (0, 1) if jury.isdisjoint(one) else (clean[one],)  # noqa: E731
-            runs = plays(cover, rule.deciding, palette, options)
+            runs = plays(cover, deciding(rule), palette, options)
             broken += sum(not keeps(rule.guarantee, decision, label) for decision, _ in runs)
     assert broken == 0
 
@@ -325,26 +327,26 @@ def test_a_pair_verdict_does_not_depend_on_who_challenges() -> None:
 class AtLeastTheThreshold(MinorityReports):
     """Certifies on "at least the threshold" although the alert needs "more than": the known mistake."""
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        outputs = votes.of(passes)
-        speaks = (outputs.argmax(dim=1) == label) & (outputs[:, label] >= self.threshold)
-        return all(any(bool(speaks[i]) for i in jury) for jury in families(votes.cover))
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        heads = votes.heads(singles)
+        speaks = (heads.labels == labels[:, None]) & (heads.confidence >= self.threshold)
+        return np.array([all(any(row[i] for i in jury) for jury in families(votes.cover)) for row in speaks])
 
 
 class FirstRoundOnly(JuryRecovery):
     """Promises recovery on the strength of the first round."""
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        return (yield from JuryDetection(self.aggregate).certifying(votes, label))
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        return (yield from JuryDetection(self.aggregate).certifying(votes, labels))
 
 
 class SingleMasksOnly(PatchCleanser):
     """Promises recovery without looking at pairs."""
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        return (yield from Published().certifying(votes, label))
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        return (yield from Published().certifying(votes, labels))
 
 
 class PublishedAsRecovery(Published):
@@ -362,10 +364,10 @@ class PublishedAsDetection(Published):
 class MostDistricts(JuryDetection):
     """Certifies when a single district is right."""
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        return bool((votes.of(passes).argmax(dim=1) == label).any())
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        return np.asarray((votes.heads(singles).labels == labels[:, None]).any(axis=1))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +400,7 @@ def breakable(cover: Cover, rule: Rule, label: int, clean: Table, palette: Tenso
     return any(
         not keeps(rule.guarantee, decision, label)
         for district in range(len(cover.districts))
-        for decision, _ in plays(cover, rule.deciding, palette, attacker(cover, district, clean, palette))
+        for decision, _ in plays(cover, deciding(rule), palette, attacker(cover, district, clean, palette))
     )
 
 
@@ -409,7 +411,7 @@ def test_certificates_are_exact_where_every_jury_is_one_mask(rule: Rule, masks: 
     cover = minimal_cover((1, masks), Patch(1, 1), 1)
     assert families(cover) == {(i,) for i in range(masks)}
     palette = SOFT[[0, 1, 2, 8]] if isinstance(rule, MinorityReports) else HARD
-    ask: Ask[bool] = lambda votes: rule.certifying(votes, 2)  # noqa: E731
+    ask = certifying(rule, 2)
     outcomes = Counter(
         (proved, breakable(cover, rule, 2, clean, palette))
         for proved, clean in plays(cover, ask, palette, anything(palette))
@@ -487,7 +489,7 @@ def blurring_attacks(cover: Cover, rule: Rule, margin: float) -> Iterator[tuple[
                 votes: Sequence[int] = sharp(one)
                 return (votes[0], votes[0] + len(UNSURE)) if len(votes) == 1 else votes
 
-            yield from plays(cover, rule.deciding, palette, options)
+            yield from plays(cover, deciding(rule), palette, options)
 
 
 @pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
@@ -525,7 +527,7 @@ def test_published_rule_is_broken_as_soon_as_k_plus_one_masks_are_outside_the_ju
                 clean = {(i, i): label for i in range(len(cover))}
                 assert holds(cover, rule, label, HARD, clean)
                 district = next(d for d in range(len(cover.districts)) if cover.districts.jury(d) == jury)
-                runs = plays(cover, rule.deciding, HARD, attacker(cover, district, clean, HARD))
+                runs = plays(cover, deciding(rule), HARD, attacker(cover, district, clean, HARD))
                 lost = any(decision.label != label for decision, _ in runs)
                 assert lost == broken_published(len(jury), len(cover) - len(jury), k, label), (cover, jury, label)
                 seen[lost] += 1
@@ -622,8 +624,9 @@ def test_published_rule_ties(k: int, placed: dict[int, int], answer: int) -> Non
 
 def first_round(votes: Votes) -> Asking[tuple[int, ...]]:
     """The labels of all single masks: all that a rule of one round can see."""
-    yield single_passes(len(votes.cover))
-    return tuple(votes.of(single_passes(len(votes.cover))).argmax(dim=1).tolist())
+    singles = votes.ballot.singles[None]
+    yield votes.ask(singles)
+    return tuple(votes.heads(singles).labels[0].tolist())
 
 
 def reachable(cover: Cover, district: int, label: int, classes: int) -> set[tuple[int, ...]]:

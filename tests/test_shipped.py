@@ -13,14 +13,13 @@ from commands import certmask
 from PIL import Image
 from safetensors.torch import load_file
 
+from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
-from certmask.cli.certify import class_aliases
-from certmask.data import load_dataset
-from certmask.data.sources import CIFAR10
+from certmask.data import CIFAR10, load_dataset
 from certmask.errors import ClassifierError, DataError
-from certmask.report import summarize
-from certmask.results.file import read_results
-from certmask.zoo import load_classifier, shipped_models
+from certmask.results.columns import COLUMNS, figures, json_record
+from certmask.results.run import read_run
+from certmask.zoo import class_aliases, load_classifier, shipped_models
 from certmask.zoo.card import read_card
 from certmask.zoo.models import SHIPPED
 
@@ -51,15 +50,15 @@ def test_two_models_are_shipped_and_they_are_small() -> None:
 @pytest.mark.parametrize("card", MEASURED, ids=lambda path: path.stem)
 def test_every_card_says_what_its_rows_say(card: Path) -> None:
     """Each figure on the card of a trained model is counted again from the committed rows, image by image."""
-    header, rows = read_results(card.with_suffix(".jsonl.gz"))
+    run = read_run(card.with_suffix(".jsonl.gz"))
     metrics = json.loads(card.read_text())["metrics"]
-    lines = {line.defence: line for line in summarize(header, rows)}
-    assert len({row["image"] for row in rows}) == metrics["images"] >= 500
-    assert header["data"] == metrics["data"]
-    assert header["model"]["precision"] == metrics["precision"]
+    lines = {line.defence: json_record(COLUMNS, line) for line in figures(run)}
+    assert len({row["image"] for row in run.rows}) == metrics["images"] >= 500
+    assert run.data == metrics["data"]
+    assert run.model["precision"] == metrics["precision"]
     for figure, (defence, column) in DEFENCES.items():
-        assert getattr(lines[defence], column) == metrics[figure]
-        assert lines[defence].patch == tuple(metrics["patch"])
+        assert lines[defence][column] == metrics[figure]
+        assert lines[defence]["patch"] == metrics["patch"]
 
 
 @pytest.mark.parametrize(
@@ -86,11 +85,12 @@ def test_the_cifar_model_certifies_the_demo_photos(tmp_path: Path) -> None:
     certmask("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--backend", "torch",
              "--mask", "11", "--rule", "undefended", "--rule", "patchcleanser",
              "--out", tmp_path / "run.jsonl")  # fmt: skip
-    lines = {line.defence: line for line in summarize(*read_results(tmp_path / "run.jsonl"))}
+    lines = {line.defence: line for line in figures(read_run(tmp_path / "run.jsonl"))}
     assert lines["undefended"].images == 20
-    assert lines["undefended"].clean_accuracy >= 0.85
-    assert lines["patchcleanser"].certified_recovery is not None
-    assert lines["patchcleanser"].certified_recovery >= 0.4
+    assert lines["undefended"].clean.value >= 0.85
+    assert lines["patchcleanser"].guarantee is Guarantee.RECOVERY
+    assert lines["patchcleanser"].certified is not None
+    assert lines["patchcleanser"].certified.value >= 0.4
 
 
 def test_imagenettes_classes_are_known_by_synset_and_by_name() -> None:

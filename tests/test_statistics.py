@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import product
 from math import sqrt
 
@@ -11,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from certmask.errors import ResultsError
-from certmask.report.intervals import Share, wilson
-from certmask.report.paired import holm, mcnemar
+from certmask.results.statistics import Share, holm, mcnemar, wilson
 
 CASES = [(count, of) for of in (*range(1, 31), 100, 999) for count in {0, 1, of // 3, of // 2, of - 1, of}]
 
@@ -42,6 +42,19 @@ def test_a_share_lies_in_its_interval_and_the_interval_in_0_to_1(drawn: tuple[in
     assert low < high
     mirrored = wilson(share.of - share.count, share.of)
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-12)
+
+
+@given(st.integers(1, 3000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
+def test_percent_is_rounded_half_up_from_the_counts(drawn: tuple[int, int]) -> None:
+    exact = Decimal(100 * drawn[0]) / Decimal(drawn[1])
+    assert Share(*drawn).percent == str(exact.quantize(Decimal("0.1"), ROUND_HALF_UP))
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "words"), [(9, 400, "2.3"), (66, 160, "41.3"), (1, 3, "33.3"), (0, 7, "0.0"), (7, 7, "100.0")]
+)
+def test_halves_are_rounded_up(count: int, of: int, words: str) -> None:
+    assert Share(count, of).percent == words
 
 
 def test_mcnemar_is_scipys_sign_test() -> None:

@@ -22,9 +22,8 @@ from PIL import Image
 from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError, ClassifierError, DataError
 from certmask.results.file import read_results
-from certmask.training import PhotosInMemory, PhotoStream, Recipe, Trainer, paper_rate, read_photos
-from certmask.training.crop import random_crop, random_shift
-from certmask.training.cutout import cut, greedy_cutout, random_cutout
+from certmask.training import LessonsInMemory, LessonStream, Recipe, Trainer, paper_rate, read_lessons
+from certmask.training.augmentation import blank_square, greedy_cutout, random_cutout, random_shift, random_window
 from certmask.zoo import Card, build_model, load_checkpoint, load_classifier
 from certmask.zoo.card import read_card, save_model
 from certmask.zoo.checkpoint import read_state_dict
@@ -106,7 +105,7 @@ def test_it_learns_and_the_card_tells_how(discs: Path, learned: Path, tmp_path: 
 
 def test_cutout_raises_what_can_be_certified(discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random and greedy Cutout against none, same seed: more held-out photos certified with two masks, here of 3×3."""
-    monkeypatch.setattr("certmask.training.figures.PER_AXIS", 3)
+    monkeypatch.setattr("certmask.training.course.PER_AXIS", 3)
     found = {}
     for cutout in ("none", "random", "greedy"):
         certmask(*command(discs, tmp_path / cutout, "--cutout", cutout, *RATE, epochs=5))
@@ -224,7 +223,7 @@ def load_checkpoint_of(folder: Path) -> tuple[torch.nn.Module, Card]:
 def test_cut_blanks_exactly_the_square() -> None:
     images = torch.ones(3, 3, 10, 12)
     top, left = torch.tensor([0, -2, 8]), torch.tensor([0, 5, 11])
-    out = cut(images, top, left, 4, torch.zeros(1, 3, 1, 1))
+    out = blank_square(images, top, left, 4, torch.zeros(1, 3, 1, 1))
     for number in range(3):
         expected = torch.ones(10, 12)
         expected[max(0, top[number]) : top[number] + 4, max(0, left[number]) : left[number] + 4] = 0
@@ -310,8 +309,8 @@ def test_photos_that_do_not_fit_are_streamed_and_train_the_same_weights(discs: P
     dataset = load_dataset(str(discs / "train"), None, 1.0)
     need = len(dataset) * 3 * 32 * 32
     found = {}
-    for kind, memory in ((PhotosInMemory, need), (PhotoStream, need - 1)):
-        photos = read_photos(dataset, (32, 32), lambda _: None, memory)
+    for kind, memory in ((LessonsInMemory, need), (LessonStream, need - 1)):
+        photos = read_lessons(dataset, (32, 32), lambda _: None, memory)
         assert isinstance(photos, kind)
         torch.manual_seed(0)
         model = build_model("resnet10t", 3, (32, 32))
@@ -319,10 +318,10 @@ def test_photos_that_do_not_fit_are_streamed_and_train_the_same_weights(discs: P
         trainer = Trainer(
             model, photos, recipe, tmp_path / kind.__name__, mean=(0.5,) * 3, std=(0.25,) * 3, device="cpu"
         )
-        trainer.run(photos, lambda _: None)
+        trainer.train(photos, lambda _: None)
         found[kind] = model.state_dict()
-    for name, tensor in found[PhotosInMemory].items():
-        torch.testing.assert_close(found[PhotoStream][name], tensor)
+    for name, tensor in found[LessonsInMemory].items():
+        torch.testing.assert_close(found[LessonStream][name], tensor)
 
 
 def test_rates_of_both_schedules() -> None:
@@ -335,11 +334,11 @@ def test_rates_of_both_schedules() -> None:
     assert rates == sorted(rates, reverse=True)
 
 
-def test_a_random_crop_is_a_window_of_the_picture() -> None:
-    """On a picture whose values are its coordinates, a crop's corners lie inside and span the drawn share."""
+def test_a_random_window_lies_inside_the_picture() -> None:
+    """On a picture whose values are its coordinates, its corners lie inside and span the drawn share."""
     y, x = torch.meshgrid(torch.linspace(0, 1, 64), torch.linspace(0, 1, 64), indexing="ij")
     images = torch.stack([y, x, y]).expand(200, 3, 64, 64)
-    out = random_crop(images, 0.5, torch.Generator().manual_seed(0))
+    out = random_window(images, 0.5, torch.Generator().manual_seed(0))
     height = out[:, 0, -1, 0] - out[:, 0, 0, 0]
     width = out[:, 1, 0, -1] - out[:, 1, 0, 0]
     torch.testing.assert_close(height, width, atol=0.03, rtol=0)
@@ -347,7 +346,7 @@ def test_a_random_crop_is_a_window_of_the_picture() -> None:
     assert 0.93 < height.max() <= 1
     assert out.min() >= 0
     assert out.max() <= 1
-    assert torch.equal(out, random_crop(images, 0.5, torch.Generator().manual_seed(0)))
+    assert torch.equal(out, random_window(images, 0.5, torch.Generator().manual_seed(0)))
 
 
 def test_a_random_shift_moves_whole_pixels() -> None:
@@ -365,7 +364,7 @@ def test_a_random_shift_moves_whole_pixels() -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_weight_decay_spares_norms_and_biases(optimizer: str, discs: Path, tmp_path: Path) -> None:
     model = build_model("resnet10t", 3, (32, 32))
-    photos = read_photos(load_dataset(str(discs / "validation"), None, 1.0), (32, 32), lambda _: None)
+    photos = read_lessons(load_dataset(str(discs / "validation"), None, 1.0), (32, 32), lambda _: None)
     recipe = Recipe(optimizer=optimizer, weight_decay=0.1)
     trainer = Trainer(model, photos, recipe, tmp_path, mean=(0.5,) * 3, std=(0.25,) * 3, device="cpu")
     for group in trainer.optimizer.param_groups:

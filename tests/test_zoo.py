@@ -30,7 +30,7 @@ from certmask.zoo import (
     shipped_models,
 )
 from certmask.zoo.checkpoint import load_weights, read_state_dict
-from certmask.zoo.models import readable_names
+from certmask.zoo.classes import readable_names
 from certmask.zoo.timm_import import import_timm
 
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from certmask.threat import Size, threat_from
+
 
 class Guarantee(Enum):
     """What a rule promises about a certified image; detection and recovery are never added up."""
@@ -19,6 +21,19 @@ class Guarantee(Enum):
     def sentence(self) -> str:
         """The promise in words."""
         return _SENTENCES[self]
+
+    @property
+    def proved(self) -> bool:
+        """Whether certificates of this kind are theorems, so that a broken one is a fault in the program."""
+        return self in (Guarantee.RECOVERY, Guarantee.DETECTION)
+
+    def broken_by(self, decision: Decision, label: int) -> bool:
+        """Whether a decision about an attacked picture is not what was promised for its true label."""
+        if self is Guarantee.DETECTION:
+            return decision.label != label and not decision.alert
+        if self is Guarantee.RECOVERY:
+            return decision.label != label or decision.alert
+        return decision.label != label
 
 
 _SENTENCES = {
@@ -42,21 +57,22 @@ class Certificate:
     """Whether a guarantee holds for one image, with the threat model and everything the proof rests on.
 
     ``function`` describes the classifier (weights, precision, preprocessing, batch shape) and the fill colour;
-    it is None where votes came from elsewhere.
+    it is None where votes came from elsewhere. ``cover`` is None for a defence without masks.
     """
 
     holds: bool
     guarantee: Guarantee
     label: int
+    threat: dict[str, Any]
+    image: Size
     rule: dict[str, Any]
-    cover: dict[str, Any]
+    cover: dict[str, Any] | None = None
     function: dict[str, Any] | None = None
 
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        height, width = self.cover["patch"]
-        threat = f"any {height}×{width} patch on a {self.cover['image'][0]}×{self.cover['image'][1]} input"
+        threat = threat_from(self.threat).on(self.image)
         if not self.holds:
             return f"not certified against {threat}"
         if self.guarantee is Guarantee.PUBLISHED:

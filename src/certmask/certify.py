@@ -1,66 +1,90 @@
-"""A certification run: defences on a data set, one row per image, resumable."""
+"""A certification run in two halves: rows for photos, which many workers can make, and recording them, resumably."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from torch import Tensor
 
-from certmask.classifier import Classifier, Colour
-from certmask.covers import Cover
-from certmask.data import Dataset, Sample
-from certmask.defences.masked import MaskedDefence, Outcome, examine
+from certmask.data import Dataset, Sample, pixel_digest
+from certmask.defences import AnyDefence, Outcome, examine
 from certmask.engine import Engine, Finding
+from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
 from certmask.errors import DataError, ResultsError
-from certmask.results.file import ResultsFile, Row, provenance
+from certmask.results.file import ResultsFile, Row, provenance, read_results
 from certmask.threat import Size
 
 Progress = Callable[[str, int], None]
 """Called with ``"passes"`` or ``"images"`` and how many more are done."""
 
 
+def certified_rows(
+    engine: Engine, dataset: Dataset, defences: Sequence[AnyDefence], votes: Path | None = None
+) -> Iterator[Row]:
+    """One row per photo, in the order in which they are ready: no file, no progress bar.
+
+    Votes that the folder ``votes`` has are not made again, and all votes are kept there.
+    """
+    digests: list[str] = []
+    archive = None if votes is None else KeptVotes(votes, engine, digests)
+    labels = [sample.label for sample in dataset.samples]
+    images = _noted(dataset.tensors(engine.classifier.size), digests)
+    for finding in examine(engine, images, labels, defences, archive):
+        row = _row(dataset.samples[finding.number], finding, defences)
+        yield {**row, "input_sha256": digests[finding.number], "batch": engine.classifier.batch}
+
+
 def certify_run(
-    classifier: Classifier,
+    engine: Engine,
     dataset: Dataset,
-    defences: Sequence[MaskedDefence],
+    defences: Sequence[AnyDefence],
     path: Path,
     *,
-    fill: Colour | None = None,
+    votes: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[Row, list[Row]]:
-    """Examine every image that the results file does not have yet; return its header and all rows."""
+    """Record the rows of every photo that the results file does not have yet; return its header and all rows."""
     report: Progress = progress or (lambda *_: None)
-    engine = Engine(classifier, [s.cover for s in defences], fill=fill, progress=lambda n: report("passes", n))
+    engine.progress = lambda passes: report("passes", passes)
     engine.forward.warm_up()
     header = run_header(engine, dataset, defences)
     with ResultsFile(path, header) as results:
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
-        check_inputs(dataset, results.rows, classifier.size)
-        todo = dataset.without(done)
-        labels = [sample.label for sample in todo.samples]
-        digests: list[str] = []
-        for finding in examine(engine, _noted(todo.tensors(classifier.size), digests), labels, defences):
-            row = run_row(todo.samples[finding.number], finding, defences)
-            results.write({**row, "input_sha256": digests[finding.number], "batch": classifier.batch})
+        check_inputs(dataset, results.rows, engine.classifier.size)
+        for row in certified_rows(engine, dataset.without(done), defences, votes):
+            results.write(row)
             report("images", 1)
         return header, results.rows
 
 
-def photo_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset) -> float:
+def recorded(path: Path) -> tuple[Row, list[Row]]:
+    """Header and rows of a run to be continued; both empty where its file has not been begun."""
+    begun = path.is_file() and b"\n" in path.read_bytes()
+    return read_results(path) if begun else ({}, [])
+
+
+def run_margin(engine: Engine, dataset: Dataset, header: Row) -> tuple[float, str]:
+    """The margin that a run to be continued has recorded, else one measured on some of the photos; and which it is."""
+    if header:
+        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
+        return max(margins, default=0.0), "as in the file"
+    return photo_margin(engine, dataset), "measured"
+
+
+def photo_margin(engine: Engine, dataset: Dataset) -> float:
     """The margin as measured on eight photos of a data set, some of which may be unreadable; all of them: an error."""
     photos, some = [], dataset.spread(8)
     for number in range(len(some)):
         try:
-            photos.append(some.tensor(number, classifier.size))
+            photos.append(some.tensor(number, engine.classifier.size))
         except DataError:
             if number == len(some) - 1 and not photos:
                 raise
-    return measured_margin(Engine(classifier, covers), photos)
+    return measured_margin(engine, photos)
 
 
 def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:
@@ -68,10 +92,6 @@ def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:
     for image in images:
         digests.append(pixel_digest(image))
         yield image
-
-
-def pixel_digest(image: Tensor) -> str:
-    return hashlib.sha256(image.numpy().tobytes()).hexdigest()[:16]
 
 
 def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:
@@ -83,7 +103,7 @@ def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:
             raise ResultsError(f"expected the same photos as when the run began, got another {sample.name}")
 
 
-def run_header(engine: Engine, dataset: Dataset, defences: Sequence[MaskedDefence]) -> Row:
+def run_header(engine: Engine, dataset: Dataset, defences: Sequence[AnyDefence]) -> Row:
     """Everything that the rows depend on."""
     return {
         "kind": "certify",
@@ -94,7 +114,7 @@ def run_header(engine: Engine, dataset: Dataset, defences: Sequence[MaskedDefenc
     }
 
 
-def run_row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[MaskedDefence]) -> Row:
+def _row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[AnyDefence]) -> Row:
     """What was found about one image."""
     return {
         "image": sample.name,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -12,12 +10,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from certmask.backends.openvino import openvino_model
+from certmask.backends import PRECISIONS, backend_named
+from certmask.backends.devices import best_batch, best_precision, device_name, present_device
 from certmask.errors import ClassifierError
 from certmask.threat import Size, checked_size
 
-PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-BATCH = {"cpu": 32, "cuda": 512}
 COMPANY = 1e-3
 """More change than this by the company in a batch is not rounding."""
 Colour = tuple[float, float, float]
@@ -28,10 +25,23 @@ class Classifier:
     """Maps image batches in [0, 1], ``[n, 3, height, width]``, to class probabilities ``[n, classes]`` in float32.
 
     The model always sees batches of exactly ``batch`` images (the last one padded), so an image's answer does not
-    depend on how many others came along. The model is copied: training yours further does not change this one.
-    ``precision="auto"`` is bf16 where the hardware computes it natively (fp32 for a plain callable), ``batch=None`` a
-    size that suits the device, ``compiled=None`` compiles on a GPU where torch can choose kernels without timing them,
-    ``backend="openvino"`` is faster on many CPUs. All are part of the function that is certified.
+    depend on how many others came along. All arguments but the names are part of the function that is certified.
+
+    Args:
+        model: a network, which is copied (training yours further does not change this one), or any callable; it takes
+            normalized images and gives logits ``[n, classes]``.
+        size: height and width of the input, or one number for a square.
+        mean: colour that is subtracted from an image, per channel; what masks hide is painted with it.
+        std: what the difference is then divided by, per channel.
+        classes: how many there are; None asks the model.
+        class_names: one for each class; None calls them 0, 1, 2 …
+        device: ``cpu``, ``cuda``, ``cuda:1`` …, or ``auto``, the GPU where there is one.
+        precision: ``fp32``, ``tf32``, ``bf16``, ``fp16``, or ``auto``, bf16 where the hardware computes it natively
+            (fp32 for a plain callable).
+        batch: images per forward pass; None takes a size that suits the device. Halved until it fits into memory.
+        compiled: whether torch compiles the network; None does on a GPU where kernels can be chosen without timing.
+        backend: what computes the logits: ``torch``, or ``openvino``, which is faster on many CPUs.
+        name: how results files call the model; None takes the name of its class.
     """
 
     def __init__(
@@ -66,29 +76,19 @@ class Classifier:
         self.weights = weights_digest(model) if isinstance(model, nn.Module) else "unknown"
         self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else "unknown"
         self.backend = backend
-        self.model = self._placed(model)
+        row = backend_named(backend)
+        self.model = row.place(model, self.name, self.size, self.device, self.precision)
+        self._arranged = row.arranged
         compilable = self.device.type == "cuda" and isinstance(model, nn.Module) and bool(compile_options())
         self.compiled = compilable if compiled is None else compiled
         self._shift = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self._scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
-        self.batch = batch or BATCH.get(self.device.type, 32)
+        self.batch = batch or best_batch(self.device)
         self.classes = classes or self._fitted(self._count_classes)
         self._fitted(self._check_company)
         self.class_names = tuple(class_names) if class_names else tuple(str(c) for c in range(self.classes))
         if len(self.class_names) != self.classes:
             raise ClassifierError(f"expected {self.classes} class names, got {len(self.class_names)}")
-
-    def _placed(self, model: nn.Module | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        if self.backend not in ("torch", "openvino"):
-            raise ClassifierError(f"expected backend to be torch or openvino, got {self.backend!r}")
-        if self.backend == "openvino" and (self.device.type != "cpu" or not isinstance(model, nn.Module)):
-            raise ClassifierError(f"expected an nn.Module on the CPU for OpenVINO, got {self.name} on {self.device}")
-        if not isinstance(model, nn.Module):
-            return model
-        if self.backend == "openvino":
-            return openvino_model(copy.deepcopy(model), self.size, self.precision)
-        model = copy.deepcopy(model).eval().requires_grad_(False).to(self.device, PRECISIONS[self.precision])
-        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def _fitted(self, work: Callable[[], T]) -> T:
         """Do some work on one batch; while it does not fit into memory, halve the batch."""
@@ -133,9 +133,7 @@ class Classifier:
 
     def logits(self, images: Tensor) -> Tensor:
         """The model's raw output on images that are already on the device."""
-        normal = (images - self._shift) / self._scale
-        if self.backend == "torch":
-            normal = normal.to(PRECISIONS[self.precision]).contiguous(memory_format=torch.channels_last)
+        normal = self._arranged((images - self._shift) / self._scale, self.precision)
         try:
             with float32_mode(self.device, tf32=self.precision == "tf32"):
                 return self.model(normal)
@@ -202,31 +200,6 @@ def compile_options() -> dict[str, bool]:
     from torch._inductor import config
 
     return {"deterministic": True} if hasattr(config, "deterministic") else {}
-
-
-def present_device(device: torch.device | str) -> torch.device:
-    """A device that torch knows and this machine has."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ClassifierError(f"expected a device that is there, got {str(device)!r} ({reason})") from None
-    return torch.device(device)
-
-
-def best_precision(device: torch.device | str) -> str:
-    """bf16 where the hardware computes it natively, else fp32."""
-    if torch.device(device).type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
-    return "bf16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "fp32"
-
-
-def device_name(device: torch.device) -> str:
-    """The GPU's own name; of a CPU its kind, its vector instructions and the number of threads."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    return f"{device.type} {kind}, {torch.get_num_threads()} threads"
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class CertmaskError(Exception):
     """Base of all errors that certmask raises on purpose."""
@@ -37,3 +39,9 @@ class AttackError(CertmaskError, ValueError):
 
 class BrokenCertificateError(CertmaskError):
     """An attack got through where a proof said that none can: a fault in this program."""
+
+
+def any_of(words: Iterable[str]) -> str:
+    """What was expected, where any of several will do: ``a, b or c``."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last

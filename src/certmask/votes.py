@@ -1,8 +1,9 @@
-"""Votes: what the classifier said about one image under each mask and pair of masks. Numbers only, no network."""
+"""Votes: what the classifier said about each picture of a cohort under each set of masks. Numbers only, no network."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,68 +15,128 @@ from certmask.covers import Cover
 from certmask.errors import VoteError
 from certmask.geometry import IntArray
 
-BARE = -1
-"""Stands for "no mask": the pass ``(BARE, BARE)`` is the image as it came."""
+NONE = -1
+"""Fills up a set of masks that has fewer members than its neighbours, and a pool that has fewer passes."""
+
+BARE = 0
+"""The number of the pass without any mask."""
+
+DENSE = 1 << 22
+"""Up to so many possible sets, their numbers stand in a table; beyond, in a dictionary."""
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float32]
 
 
-class VoteStore:
-    """Class probabilities of one image, at most one row per unordered pair of masks from a numbered list.
+class Passes:
+    """Sets of masks from a numbered list, each given a number once, the same for all pictures.
 
-    A pair ``(i, i)`` is the single mask ``i``. Rows are added as they are computed and never change.
+    A set is a row of mask numbers in any order, with repetitions, filled up with -1: ``{3}`` is ``(3, 3)`` or
+    ``(-1, 3)``. The empty set, the picture as it came, has the number 0.
     """
 
-    def __init__(self, masks: int, classes: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, masks: int) -> None:
         self.masks = masks
-        self.probabilities: Tensor = torch.empty(0, classes, device=device)
-        self.count = 0
-        self._heads: list[Tensor] = []
-        self._summary: npt.NDArray[np.float32] = np.empty((0, 3), dtype=np.float32)
-        self._single: IntArray = np.full(masks + 1, -1, dtype=np.int64)
-        self._double: npt.NDArray[np.int32] | None = None  # one more than the row, so that 0 says "no vote"
+        self._sets: IntArray = np.full((1, 1), NONE, dtype=np.int64)
+        self._dense: npt.NDArray[np.int32] = np.full(min((masks + 1) ** 2, DENSE), NONE, dtype=np.int32)
+        self._dense[0] = BARE
+        self._sparse: dict[int, int] = {}
 
-    def slots(self, pairs: IntArray) -> IntArray:
-        """Row numbers of the given pairs ``[n, 2]``; -1 where no vote was cast."""
-        first, second = in_order(pairs)
-        double = -1 if self._double is None else self._double[first, second] - 1
-        return np.asarray(np.where(first == second, self._single[first], double))
+    def __len__(self) -> int:
+        return len(self._sets)
 
-    def missing(self, pairs: IntArray) -> IntArray:
-        """The given pairs that have no vote yet, each once, smaller index first."""
-        return distinct(pairs[self.slots(pairs) < 0])
+    def numbers(self, sets: IntArray) -> IntArray:
+        """The numbers ``[...]`` of sets ``[..., width]``; a set that was never named before gets the next one."""
+        keys = self._keys(sets)
+        found = self._known(keys)
+        if (found < 0).any():
+            self._name(np.unique(keys[found < 0]))
+            found = self._known(keys)
+        return found
 
-    def add(self, pairs: IntArray, probabilities: Tensor, heads: Tensor | None = None) -> None:
-        """Write down new votes ``[n, classes]``; a pair that is already there is an error.
+    def sets(self, numbers: IntArray) -> IntArray:
+        """The sets ``[n, width]`` of these numbers, each mask once, filled up with -1."""
+        return self._sets[numbers]
 
-        ``heads`` are their ``head_of``, on the host; they may still be on their way when they are handed over.
-        """
-        if (self.slots(pairs) >= 0).any():
-            raise VoteError("expected pairs without a vote, got one that has voted")
-        self._grow(len(pairs))
-        new = np.arange(self.count, self.count + len(pairs))
-        self.probabilities[self.count : self.count + len(pairs)] = probabilities
-        first, second = in_order(pairs)
-        alone = first == second
-        self._single[first[alone]] = new[alone]
-        if not alone.all():
-            if self._double is None:
-                self._double = np.zeros((self.masks + 1, self.masks + 1), dtype=np.int32)
-            self._double[first[~alone], second[~alone]] = new[~alone] + 1
-        self.count += len(pairs)
-        self._heads.append(head_of(probabilities).cpu() if heads is None else heads)
+    @property
+    def sizes(self) -> IntArray:
+        """How many masks each set has, ``[len(self)]``."""
+        return np.asarray((self._sets != NONE).sum(axis=1))
 
-    def heads(self) -> npt.NDArray[np.float32]:
-        """Class, confidence and lead of every row, on the host: ``[rows, 3]``."""
-        if self._heads:
-            self._summary = np.concatenate([self._summary, *(head.numpy() for head in self._heads)])
-            self._heads.clear()
-        return self._summary
+    def _keys(self, sets: IntArray) -> IntArray:
+        """One whole number per set: its masks from the largest down, as digits."""
+        base, width = self.masks + 1, sets.shape[-1]
+        if base**width >= 1 << 63:
+            raise VoteError(f"expected sets of masks that can be numbered, got {width} of {self.masks} masks")
+        if width == 2:
+            low, high = np.minimum(sets[..., 0], sets[..., 1]) + 1, np.maximum(sets[..., 0], sets[..., 1]) + 1
+            return np.asarray(high + base * np.where(low == high, 0, low))
+        digits = np.sort(sets + 1, axis=-1)[..., ::-1]
+        again = np.zeros(digits.shape, dtype=bool)
+        again[..., 1:] = digits[..., 1:] == digits[..., :-1]
+        digits = np.sort(np.where(again, 0, digits), axis=-1)[..., ::-1]
+        return np.asarray(digits @ base ** np.arange(width, dtype=np.int64))
 
-    def _grow(self, extra: int) -> None:
-        capacity, classes = self.probabilities.shape
-        if self.count + extra > capacity:
-            larger = self.probabilities.new_empty(max(self.count + extra, 2 * capacity), classes)
-            larger[: self.count] = self.probabilities[: self.count]
-            self.probabilities = larger
+    def _known(self, keys: IntArray) -> IntArray:
+        small = keys < len(self._dense)
+        found = self._dense[np.where(small, keys, 0)].astype(np.int64)
+        if not small.all():
+            found[~small] = [self._sparse.get(key, NONE) for key in keys[~small].tolist()]
+        return found
+
+    def _name(self, keys: IntArray) -> None:
+        numbers = np.arange(len(self), len(self) + len(keys))
+        small = keys < len(self._dense)
+        self._dense[keys[small]] = numbers[small]
+        self._sparse.update(zip(keys[~small].tolist(), numbers[~small].tolist(), strict=True))
+        digits, rest = [], keys
+        while rest.any():
+            digits.append(rest % (self.masks + 1))
+            rest = rest // (self.masks + 1)
+        new = np.stack(digits, axis=1) - 1
+        width = max(new.shape[1], self._sets.shape[1])
+        self._sets = np.concatenate([_widened(self._sets, width), _widened(new, width)])
+
+
+def _widened(sets: IntArray, width: int) -> IntArray:
+    return np.pad(sets, ((0, 0), (0, width - sets.shape[1])), constant_values=NONE)
+
+
+class Ask(NamedTuple):
+    """Passes that are wanted: of which picture of the cohort, and which one, ``[n]`` each."""
+
+    pictures: IntArray
+    passes: IntArray
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def split(self, count: int) -> tuple[Ask, Ask]:
+        """The first ``count`` of them, and the rest."""
+        first, rest = slice(count), slice(count, None)
+        return Ask(self.pictures[first], self.passes[first]), Ask(self.pictures[rest], self.passes[rest])
+
+    @classmethod
+    def nothing(cls) -> Ask:
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def joined(cls, asks: Iterable[Ask]) -> Ask:
+        """All of these at once."""
+        asks = [cls.nothing(), *asks]
+        return cls(np.concatenate([a.pictures for a in asks]), np.concatenate([a.passes for a in asks]))
+
+
+class Heads(NamedTuple):
+    """What most rules need to know of a vote: its first class, how probable that is, its lead over the second."""
+
+    labels: IntArray
+    confidence: FloatArray
+    lead: FloatArray
+
+    def wins(self, label: IntArray | int, margin: float) -> BoolArray:
+        """Whether ``label`` comes first and leads by more than ``margin``."""
+        return np.asarray((self.labels == label) & (self.lead > margin))
 
 
 def head_of(probabilities: Tensor) -> Tensor:
@@ -86,30 +147,130 @@ def head_of(probabilities: Tensor) -> Tensor:
     return torch.cat([label.to(probabilities.dtype), first, first - second], dim=1)
 
 
-class Heads(NamedTuple):
-    """What most rules need to know of a vote, one entry per pass."""
+class VoteStore:
+    """Class probabilities of a cohort of pictures, at most one row per picture and pass.
 
-    labels: IntArray
-    confidence: npt.NDArray[np.float32]
-    lead: npt.NDArray[np.float32]
+    Rows are added as they are computed and never change.
+    """
 
-    def wins(self, label: int, margin: float) -> npt.NDArray[np.bool_]:
-        """Whether ``label`` comes first and leads by more than ``margin``."""
-        return np.asarray((self.labels == label) & (self.lead > margin))
+    def __init__(self, pictures: int, passes: Passes, classes: int, device: torch.device | str = "cpu") -> None:
+        self.pictures, self.passes = pictures, passes
+        self.probabilities: Tensor = torch.empty(0, classes, device=device)
+        self.count = 0
+        self._slots: npt.NDArray[np.int32] = np.full((pictures, len(passes)), NONE, dtype=np.int32)
+        self._heads: list[Tensor] = []
+        self._summary: FloatArray = np.empty((0, 3), dtype=np.float32)
+
+    def slots(self, pictures: IntArray, passes: IntArray) -> IntArray:
+        """Row numbers of the passes of the pictures, shaped as both together; -1 where no vote was cast."""
+        if self._slots.shape[1] < len(self.passes):
+            more = max(len(self.passes) - self._slots.shape[1], self._slots.shape[1] // 2)
+            self._slots = np.pad(self._slots, ((0, 0), (0, more)), constant_values=NONE)
+        return self._slots[pictures, passes].astype(np.int64)
+
+    def missing(self, ask: Ask) -> Ask:
+        """What of it has no vote yet, each once."""
+        open_ = self.slots(*ask) < 0
+        wanted = np.zeros(self._slots.shape, dtype=bool)
+        wanted[ask.pictures[open_], ask.passes[open_]] = True
+        return Ask(*np.nonzero(wanted))
+
+    def add(self, ask: Ask, probabilities: Tensor, heads: Tensor | None = None) -> None:
+        """Write down new votes ``[n, classes]``; one that is already there is an error.
+
+        ``heads`` are their ``head_of``, on the host; they may still be on their way when they are handed over.
+        """
+        if (self.slots(*ask) >= 0).any():
+            raise VoteError("expected passes without a vote, got one that has voted")
+        self._grow(len(ask))
+        self.probabilities[self.count : self.count + len(ask)] = probabilities
+        self._slots[ask.pictures, ask.passes] = np.arange(self.count, self.count + len(ask))
+        self.count += len(ask)
+        self._heads.append(head_of(probabilities).cpu() if heads is None else heads)
+
+    def heads(self) -> FloatArray:
+        """Class, confidence and lead of every row, on the host: ``[rows, 3]``."""
+        if self._heads:
+            self._summary = np.concatenate([self._summary, *(head.numpy() for head in self._heads)])
+            self._heads.clear()
+        return self._summary
+
+    def rows_of(self, picture: int) -> IntArray:
+        """The rows of one picture's votes."""
+        slots = self._slots[picture]
+        return np.asarray(slots[slots >= 0], dtype=np.int64)
+
+    def cast(self, picture: int) -> tuple[IntArray, Tensor]:
+        """All votes about one picture: the passes' numbers ``[n]`` and their probabilities ``[n, classes]``."""
+        passes = np.flatnonzero(self._slots[picture] >= 0)
+        rows = torch.from_numpy(self._slots[picture, passes]).to(self.probabilities.device)
+        return passes, self.probabilities[rows]
+
+    def _grow(self, extra: int) -> None:
+        capacity, classes = self.probabilities.shape
+        if self.count + extra > capacity:
+            larger = self.probabilities.new_empty(max(self.count + extra, 2 * capacity), classes)
+            larger[: self.count] = self.probabilities[: self.count]
+            self.probabilities = larger
+
+
+class Ballot:
+    """The passes of one cover in the numbering that all covers of a run share."""
+
+    def __init__(self, cover: Cover, passes: Passes | None = None, index: IntArray | None = None) -> None:
+        self.cover = cover
+        self.passes = Passes(len(cover)) if passes is None else passes
+        self._index = np.append(np.arange(len(cover)) if index is None else index, NONE)  # so that -1 finds itself
+
+    def numbers(self, sets: IntArray) -> IntArray:
+        """The passes ``[...]`` that hide these sets ``[..., width]`` of the cover's masks."""
+        return self.passes.numbers(self._index[sets])
+
+    @cached_property
+    def bare(self) -> IntArray:
+        """The pass without any mask, ``[1]``."""
+        return np.array([BARE])
+
+    @cached_property
+    def singles(self) -> IntArray:
+        """One pass per mask, ``[masks]``."""
+        return self.numbers(np.arange(len(self.cover))[:, None])
+
+    @cached_property
+    def juries(self) -> IntArray:
+        """The single passes of every district's jury, ``[districts, largest jury]``, filled up with -1."""
+        return np.append(self.singles, NONE)[self.cover.districts.juries]
+
+    @cached_property
+    def jurors(self) -> IntArray:
+        """The different single passes of all juries, ``[n]``."""
+        return np.unique(self.juries[self.juries != NONE])
+
+    @cached_property
+    def pools(self) -> dict[str, IntArray]:
+        """Tables of pools that rules have made for this cover, by the name under which they look for them."""
+        return {}
+
+    def pairs(self, first: IntArray, second: IntArray) -> IntArray:
+        """The passes that hide one mask and another, ``[...]``; -1 where one of the two is filled up."""
+        first, second = np.broadcast_arrays(first, second)
+        return np.where((first < 0) | (second < 0), NONE, self.numbers(np.stack([first, second], axis=-1)))
 
 
 class Votes:
-    """The votes of one image as a rule sees them: mask numbers are those of its cover."""
+    """The votes of a cohort of pictures as a rule on one cover sees them; ``ballot`` has the numbers of its passes.
 
-    def __init__(self, cover: Cover, store: VoteStore, index: IntArray | None = None) -> None:
-        self.cover = cover
-        self.store = store
-        numbers = np.arange(len(cover), dtype=np.int64) if index is None else index
-        self._index = np.append(numbers, BARE)  # so that BARE finds itself at the end
+    Wherever passes are named, their first axis is that of the pictures: ``[n, …]``, or ``[1, …]`` for the same ones.
+    """
+
+    def __init__(self, ballot: Ballot, store: VoteStore) -> None:
+        self.ballot, self.store = ballot, store
+        self.cover = ballot.cover
+        self.everyone: IntArray = np.arange(store.pictures)
 
     @classmethod
     def from_table(cls, cover: Cover, singles: Tensor, doubles: Tensor | None = None) -> Votes:
-        """Votes from probabilities ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``."""
+        """Votes about one picture from ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``."""
         n = len(cover)
         for table in (singles, *([] if doubles is None else [doubles])):
             if not ((table >= 0) & (table <= 1)).all():
@@ -120,106 +281,69 @@ class Votes:
         classes = singles.shape[1]
         if doubles is not None and doubles.shape != (n, n, classes):
             raise VoteError(f"expected pair votes of shape {(n, n, classes)}, got {tuple(doubles.shape)}")
-        store = VoteStore(n, classes)
-        store.add(single_passes(n), singles)
+        ballot = Ballot(cover)
+        votes = cls(ballot, VoteStore(1, ballot.passes, classes))
+        votes.store.add(votes.ask(ballot.singles[None]), singles)
         if doubles is not None and n > 1:
             i, j = np.triu_indices(n, k=1)
-            store.add(np.stack([i, j], axis=1).astype(np.int64), doubles[i, j])
-        return cls(cover, store)
-
-    def passes(self, pairs: IntArray) -> IntArray:
-        """The same pairs in the numbering of the store."""
-        return self._index[pairs]
-
-    def rows(self, pairs: IntArray) -> IntArray:
-        """Rows of ``outputs`` that hold the given pairs ``[..., 2]``, -1 for padding; a missing vote is an error."""
-        padding = pairs[..., 0] == PAD
-        rows = self.store.slots(self.passes(np.where(padding[..., None], BARE, pairs)))
-        if ((rows < 0) & ~padding).any():
-            raise VoteError("expected every vote that the rule needs, got a table without some of them")
-        return np.where(padding, -1, rows)
+            votes.store.add(votes.ask(ballot.pairs(i, j)[None]), doubles[i, j])
+        return votes
 
     @property
     def outputs(self) -> Tensor:
         """All probabilities cast so far, ``[rows, classes]``."""
         return self.store.probabilities
 
-    def heads(self, pairs: IntArray) -> Heads:
-        """First class, its probability and its lead over the second, for the given pairs ``[n, 2]``."""
-        return _heads(self.store.heads()[self.rows(pairs)])
+    def ask(self, passes: IntArray, pictures: IntArray | None = None) -> Ask:
+        """These passes of all pictures, or of some; what is filled up is left out."""
+        pictures = self.everyone if pictures is None else pictures
+        passes = np.broadcast_to(passes, (len(pictures), *passes.shape[1:])).reshape(len(pictures), -1)
+        who, which = np.nonzero(passes != NONE)
+        return Ask(pictures[who], passes[who, which])
 
-    def all_heads(self) -> Heads:
-        """The same for every row of ``outputs``."""
-        return _heads(self.store.heads())
+    def rows(self, passes: IntArray, pictures: IntArray | None = None) -> IntArray:
+        """Rows of ``outputs`` that hold these passes, -1 where they are filled up; a missing vote is an error."""
+        pictures = self.everyone if pictures is None else pictures
+        passes = np.broadcast_to(passes, (len(pictures), *passes.shape[1:]))
+        rows = self.store.slots(pictures.reshape(-1, *[1] * (passes.ndim - 1)), passes)
+        if ((rows < 0) & (passes != NONE)).any():
+            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+        return np.where(passes == NONE, NONE, rows)
 
-    def of(self, pairs: IntArray) -> Tensor:
-        """Probabilities of the given pairs, ``[n, classes]``."""
-        return self.outputs[torch.from_numpy(self.rows(pairs)).to(self.outputs.device)]
+    def rows_at(self, pools: IntArray, who: IntArray, which: IntArray, pictures: IntArray | None = None) -> IntArray:
+        """Rows of single pools, ``[n, members]``: of the pool ``which[n]`` of the picture in place ``who[n]``."""
+        chosen = pools[who if len(pools) > 1 else 0, which]
+        return self.rows(chosen, who if pictures is None else pictures[who])
 
+    def all_rows(self, pools: IntArray, pictures: IntArray | None = None) -> IntArray:
+        """Rows by the passes' numbers, ``[pictures, passes + 1]``, the last for what is filled up; -1 without a vote.
 
-def _heads(summary: npt.NDArray[np.float32]) -> Heads:
-    return Heads(summary[:, 0].astype(np.int64), summary[:, 1], summary[:, 2])
+        A vote that one of the pools needs and that is not there is an error.
+        """
+        pictures, count = self.everyone if pictures is None else pictures, len(self.store.passes)
+        rows = np.full((len(pictures), count + 1), NONE)
+        rows[:, :count] = self.store.slots(pictures[:, None], np.arange(count))
+        needed = np.zeros((len(pools), count + 1), dtype=bool)
+        needed[np.arange(len(pools))[:, None, None], pools] = True
+        needed[:, count] = False
+        if (needed & (rows < 0)).any():
+            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+        return rows
 
+    def sent(self, numbers: IntArray) -> Tensor:
+        """Numbers beside the outputs, on their device."""
+        return torch.from_numpy(numbers).to(self.outputs.device)
 
-PAD = -2
-"""Fills up rows of pairs where juries differ in size."""
+    def of(self, sets: IntArray, picture: int = 0) -> Tensor:
+        """What one picture's votes say under these sets ``[n, width]`` of the cover's masks: ``[n, classes]``."""
+        rows = self.rows(self.ballot.numbers(sets)[None], np.array([picture]))[0]
+        return self.outputs[self.sent(rows)]
 
+    def heads(self, passes: IntArray, pictures: IntArray | None = None) -> Heads:
+        """First class, its probability and its lead over the second, shaped as the passes."""
+        return self.heads_at(self.rows(passes, pictures))
 
-MARKED = 1 << 22
-"""Up to so many possible pairs, the different ones are found by marking instead of sorting."""
-
-
-def in_order(pairs: IntArray) -> tuple[IntArray, IntArray]:
-    """The smaller and the larger number of each pair."""
-    return np.minimum(pairs[..., 0], pairs[..., 1]), np.maximum(pairs[..., 0], pairs[..., 1])
-
-
-def distinct(pairs: IntArray) -> IntArray:
-    """The different unordered pairs among ``pairs [n, 2]``, sorted, the smaller number first."""
-    first, second = in_order(pairs)
-    width = int(second.max(initial=BARE)) + 2
-    keys = (first + 1) * width + second + 1
-    if width * width <= MARKED:
-        marks = np.zeros(width * width, dtype=bool)
-        marks[keys] = True
-        keys = np.flatnonzero(marks)
-    else:
-        keys = np.unique(keys)
-    return np.stack([keys // width - 1, keys % width - 1], axis=1)
-
-
-def single_passes(masks: int) -> IntArray:
-    """One pass per mask, as pairs ``(i, i)``."""
-    numbers = np.arange(masks, dtype=np.int64)
-    return np.stack([numbers, numbers], axis=1)
-
-
-def bare_pass() -> IntArray:
-    """The pass without any mask."""
-    return np.array([[BARE, BARE]], dtype=np.int64)
-
-
-def save_votes(path: Path, store: VoteStore) -> None:
-    """Write a store's votes as safetensors: ``pairs`` and ``probabilities``."""
-    from safetensors.torch import save_file
-
-    pairs = np.full((store.count, 2), BARE, dtype=np.int64)
-    known = np.flatnonzero(store._single[:-1] >= 0)
-    pairs[store._single[known]] = known[:, None]
-    if store._double is not None:
-        i, j = np.nonzero(store._double)
-        pairs[store._double[i, j] - 1] = np.stack([i, j], axis=1)
-    tensors = {"pairs": torch.from_numpy(pairs), "probabilities": store.probabilities[: store.count].cpu().contiguous()}
-    save_file(tensors, path, metadata={"masks": str(store.masks)})
-
-
-def load_votes(path: Path) -> VoteStore:
-    """Read what ``save_votes`` wrote."""
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        masks = int(file.metadata()["masks"])
-        pairs, probabilities = file.get_tensor("pairs").numpy(), file.get_tensor("probabilities")
-    store = VoteStore(masks, probabilities.shape[1])
-    store.add(pairs, probabilities)
-    return store
+    def heads_at(self, rows: IntArray) -> Heads:
+        """The same by rows of ``outputs``."""
+        summary = self.store.heads()[rows]
+        return Heads(summary[..., 0].astype(np.int64), summary[..., 1], summary[..., 2])

@@ -84,7 +84,7 @@ BATCHES = [
     Fault(
         "batch statistics",
         "the model is left in training mode, so a picture's answer depends on its neighbours in the batch",
-        "classifier.py",
+        "backends/torch.py",
         "copy.deepcopy(model).eval().requires_grad_(False)",
         "copy.deepcopy(model).train().requires_grad_(False)",
         ("test_classifier.py::test_an_answer_does_not_depend_on_the_company", ONE_FACT),

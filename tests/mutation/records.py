@@ -48,7 +48,7 @@ RECORDS = [
     Fault(
         "a gauntlet that looks away",
         "a wrong answer without an alert does not count as a broken certificate of recovery",
-        "attacks/attack.py",
+        "certificate.py",
         "return decision.label != label or decision.alert",
         "return decision.label != label and decision.alert",
         ("test_attacks.py::test_what_breaks_a_guarantee",),
@@ -57,7 +57,7 @@ RECORDS = [
         "an attack beyond its patch",
         "the gauntlet accepts pictures that were changed outside the patch",
         "attacks/attack.py",
-        "if not torch.equal(paste(pictures, cut(clean, job.patch, corners), corners), clean):",
+        "if not torch.equal(paste(pictures, beneath(clean, job.patch, corners), corners), clean):",
         "if pictures.shape != clean.shape:",
         ("test_attacks.py::test_a_cheating_attack_is_caught",),
     ),

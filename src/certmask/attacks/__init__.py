@@ -1,27 +1,36 @@
-"""Patch attacks on a classifier and on a whole defence, and the vote-space worst case."""
+"""Patch attacks on a classifier and on a whole defence, and the worst case in the space of votes."""
 
-from certmask.attacks.adaptive import AdaptiveAttack
-from certmask.attacks.attack import Attack, Attacked, Job, breaks, classifier_judge, defence_judge
-from certmask.attacks.descent import Descent
-from certmask.attacks.patch_attack import PatchAttack
+from certmask.attacks.attack import Attack, Attacked, AttackEntry, Job, Needs, classifier_judge, defence_judge
+from certmask.attacks.descent import Descent, Surrogate
+from certmask.attacks.patch_attack import AdaptiveAttack, PatchAttack
 from certmask.attacks.random_search import RandomSearch
-from certmask.attacks.surrogate import Surrogate
 from certmask.attacks.universal import UniversalPatch
 from certmask.attacks.worst_case import Harm, WorstCase, worst_case
 
+ATTACKS: dict[str, AttackEntry] = {
+    "patch": AttackEntry(PatchAttack, Needs.GRADIENTS, "Descend on the pixels of a patch through the bare picture."),
+    "adaptive": AttackEntry(
+        AdaptiveAttack, Needs.DEFENCE, "Descend through a defence's masks, for what beats its rule."
+    ),
+    "universal": AttackEntry(UniversalPatch, Needs.GRADIENTS, "Train one patch for many pictures and any place."),
+    "random search": AttackEntry(RandomSearch, Needs.SCORES, "Keep random squares and moves of a patch that help."),
+}
+
 __all__ = [
+    "ATTACKS",
     "AdaptiveAttack",
     "Attack",
+    "AttackEntry",
     "Attacked",
     "Descent",
     "Harm",
     "Job",
+    "Needs",
     "PatchAttack",
     "RandomSearch",
     "Surrogate",
     "UniversalPatch",
     "WorstCase",
-    "breaks",
     "classifier_judge",
     "defence_judge",
     "worst_case",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import final
 
 import torch
 from torch import Tensor
 
-from certmask.attacks.pasting import checked_corners, cut, eight_bits, paste
-from certmask.certificate import Decision, Guarantee
+from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste
+from certmask.certificate import Decision
 from certmask.classifier import Classifier, checked_images
-from certmask.defences.masked import MaskedDefence, examine
+from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
 from certmask.threat import Patch, Size
@@ -35,15 +36,6 @@ def defence_judge(engine: Engine, defence: MaskedDefence) -> Judge:
         return [Decision(finding.value[0].label, finding.value[0].alert) for finding in findings]
 
     return judge
-
-
-def breaks(guarantee: Guarantee, decision: Decision, label: int) -> bool:
-    """Whether a decision about an attacked picture is not what the guarantee promised for its true label."""
-    if guarantee is Guarantee.DETECTION:
-        return decision.label != label and not decision.alert
-    if guarantee is Guarantee.RECOVERY:
-        return decision.label != label or decision.alert
-    return decision.label != label
 
 
 @dataclass(frozen=True)
@@ -97,6 +89,14 @@ class Attacked:
         return torch.tensor([decision.label for decision in self.decisions]) != labels.cpu()
 
 
+class Needs(Enum):
+    """What the constructor of an attack takes before all options; it says how much the attacker must know."""
+
+    SCORES = "class probabilities"
+    GRADIENTS = "a surrogate of the network"
+    DEFENCE = "a surrogate of the network, and the defence"
+
+
 class Attack(ABC):
     """``attack(job, judge)`` patches pictures and lets ``judge`` decide; no attack grades itself.
 
@@ -120,6 +120,15 @@ class Attack(ABC):
         return Attacked(pictures, corners, decisions)
 
 
+@dataclass(frozen=True)
+class AttackEntry:
+    """An attack's row in the table of attacks: its class, what it needs, and its idea in one sentence."""
+
+    attack: type[Attack]
+    needs: Needs
+    idea: str
+
+
 def rechecked(job: Job, pictures: Tensor, corners: Tensor) -> tuple[Tensor, Tensor]:
     """The pictures as files would hold them; an error if an attack did more than the patch allows."""
     clean = job.images.cpu()
@@ -129,9 +138,9 @@ def rechecked(job: Job, pictures: Tensor, corners: Tensor) -> tuple[Tensor, Tens
     corners = checked_corners(corners.cpu(), len(job), job.patch, job.size)
     if job.corners is not None and not torch.equal(corners, job.corners.cpu()):
         raise AttackError("expected the patch at the corner that was given, got another")
-    if not torch.equal(paste(pictures, cut(clean, job.patch, corners), corners), clean):
+    if not torch.equal(paste(pictures, beneath(clean, job.patch, corners), corners), clean):
         raise AttackError("expected pixels outside the patch as they were, got changed ones")
-    return paste(clean, eight_bits(cut(pictures, job.patch, corners)), corners), corners
+    return paste(clean, eight_bits(beneath(pictures, job.patch, corners)), corners), corners
 
 
 def check_known(job: Job, classes: int) -> None:
@@ -139,6 +148,13 @@ def check_known(job: Job, classes: int) -> None:
     for what, wanted in (("labels", job.labels), ("targets", job.targets)):
         if wanted is not None and int(wanted.max()) >= classes:
             raise AttackError(f"expected {what} from 0 to {classes - 1}, got {int(wanted.max())}")
+
+
+def random_corners(job: Job, count: int, chance: torch.Generator) -> Tensor:
+    """``count`` corners anywhere in the job's images, ``[count, 2]``."""
+    rows, columns = job.patch.positions(job.size)
+    top = torch.randint(rows, (count, 1), generator=chance)
+    return torch.cat([top, torch.randint(columns, (count, 1), generator=chance)], dim=1)
 
 
 def _check_classes(classes: Tensor, count: int, what: str) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
+from certmask.backends.devices import device_name
 from certmask.certificate import Guarantee
-from certmask.certify import pixel_digest
 from certmask.classifier import Classifier
-from certmask.data import Dataset, Framing
-from certmask.defences.masked import MaskedDefence, defence_from
+from certmask.data import Dataset, Framing, pixel_digest
+from certmask.defences import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.results.file import Row, read_results
+from certmask.results.file import Row
+from certmask.results.run import Run, read_run
 from certmask.threat import Size
 
 MACHINE = ("name", "device", "architecture_sha256")
@@ -27,14 +26,10 @@ images are decided again, which would show another architecture), and the machin
 
 @dataclass(frozen=True)
 class CertifiedRun:
-    """Header and rows of a results file, its defences, and a hash of the file."""
+    """A results file of a certification, and its defences as they were deployed."""
 
-    path: Path
-    model: dict[str, Any]
-    data: dict[str, Any]
-    rows: tuple[Row, ...]
+    run: Run
     defences: tuple[MaskedDefence, ...]
-    digest: str
 
     def chosen(self, names: Sequence[str]) -> list[MaskedDefence]:
         """The defences of these names, all of them if no name is given."""
@@ -45,12 +40,14 @@ class CertifiedRun:
         return [defence for defence in self.defences if not names or defence.name in names]
 
     def attackable(self, defence: MaskedDefence) -> list[Row]:
-        """Rows whose certificate holds; for a rule without one, those answered rightly without an alert.
+        """Rows by image whose certificate holds; for a rule without one, those answered rightly without an alert.
 
         Rows that were made with another batch than the header says (memory ran short) belong to another function.
         """
-        rows = [row for row in self.rows if row.get("batch", self.model["batch"]) == self.model["batch"]]
-        return [row for row in rows if _promised(defence, row["defences"][defence.name], row["label"])]
+        batch = self.run.model["batch"]
+        rows = [row for row in self.run.rows if row.get("batch", batch) == batch]
+        held = [row for row in rows if _promised(defence, row["defences"][defence.name], row["label"])]
+        return sorted(held, key=lambda row: str(row["image"]))
 
 
 def _promised(defence: MaskedDefence, outcome: Row, label: int) -> bool:
@@ -61,18 +58,13 @@ def _promised(defence: MaskedDefence, outcome: Row, label: int) -> bool:
 
 def read_certified(path: Path) -> CertifiedRun:
     """Read a results file of ``certmask certify`` or ``demo``."""
-    header, rows = read_results(path)
-    if header.get("kind") != "certify" or not {"model", "data", "defences"} <= header.keys():
+    run = read_run(path)
+    if run.kind != "certify":
         raise ResultsError(f"expected a results file of a certification run, got {path}")
-    if not rows:
-        raise ResultsError(f"expected at least one certified image in {path}, got none")
-    defences = tuple(defence_from(description) for description in header["defences"].values())
-    rows = sorted(rows, key=lambda row: str(row["image"]))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return CertifiedRun(path, header["model"], header["data"], tuple(rows), defences, digest)
+    return CertifiedRun(run, tuple(defence_from(description) for description in run.defences.values()))
 
 
-def check_weights(run: CertifiedRun, classifier: Classifier) -> None:
+def check_weights(run: Run, classifier: Classifier) -> None:
     """Refuse a model with other weights than were certified, before anything else about it can fail to fit."""
     wanted = run.model.get("weights_sha256")
     if classifier.weights != wanted:
@@ -82,7 +74,7 @@ def check_weights(run: CertifiedRun, classifier: Classifier) -> None:
         )
 
 
-def check_function(run: CertifiedRun, engine: Engine) -> None:
+def check_function(run: Run, engine: Engine) -> None:
     """Refuse an engine that is not the function that was certified, naming the first thing that differs."""
     found = engine.describe()
     for key in {**run.model, **found}:
@@ -93,7 +85,13 @@ def check_function(run: CertifiedRun, engine: Engine) -> None:
             )
 
 
-def certified_photos(run: CertifiedRun, dataset: Dataset, names: set[str], size: Size) -> dict[str, Tensor]:
+def machine_change(run: Run, engine: Engine) -> str | None:
+    """In words, that the run was certified on another machine than this; None if it was not."""
+    there, here = run.model["device"], device_name(engine.classifier.device)
+    return None if here == there else f"certified on {there}, attacked on {here}"
+
+
+def certified_photos(run: Run, dataset: Dataset, names: set[str], size: Size) -> dict[str, Tensor]:
     """The model inputs of these images; an error if one is missing, or is not the picture that was certified."""
     rows = {row["image"]: row for row in run.rows if row["image"] in names}
     samples = {sample.name: sample for sample in dataset.samples}

@@ -1,28 +1,91 @@
-"""Gradient descent on the pixels of many patches at once (momentum, sign steps, large at first, then smaller)."""
+"""Gradient descent on the pixels of many patches at once, through the network as an attacker sees it."""
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from certmask.attacks.goals import HIDDEN, KEEP
-from certmask.attacks.pasting import paste
-from certmask.attacks.surrogate import Surrogate
-from certmask.attacks.views import Views
+from certmask.attacks.goals import HIDDEN, KEEP, Views
+from certmask.attacks.pictures import paste
+from certmask.classifier import Classifier, Colour, weights_digest
+from certmask.covers import Cover
+from certmask.engine.masking import MaskTable
 from certmask.errors import AttackError
+from certmask.geometry import IntArray
 
-SLACK = 1.0
+LEAD_WANTED = 1.0
 """Logits by which a narrow goal wants the target to lead."""
+
+
+class Surrogate:
+    """Logits of masked views with gradients, on a copy of the network: the classifier's state is never touched.
+
+    Computes in fp32 on a CPU and in bf16 on a GPU. What it says guides an attack and decides nothing.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        covers: Sequence[Cover] = (),
+        *,
+        network: nn.Module | None = None,
+        fill: Colour | None = None,
+    ) -> None:
+        network = _own_network(classifier) if network is None else _checked_network(network, classifier)
+        self.device, self.classes, self.size = classifier.device, classifier.classes, classifier.size
+        network = copy.deepcopy(network).float().eval().requires_grad_(False).to(self.device)
+        self._network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._masks = MaskTable(covers, classifier.size, self.device)
+        self._shift, self._scale, self._fill = (
+            torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
+            for colour in (classifier.mean, classifier.std, classifier.mean if fill is None else fill)
+        )
+
+    def numbers(self, cover: Cover) -> IntArray:
+        """The number that each mask of a cover has here; -1 always stands for "no mask"."""
+        return self._masks.index(cover)
+
+    def __call__(self, pictures: Tensor, pairs: Tensor) -> Tensor:
+        """Logits ``[n, views, classes]`` of pictures ``[n, 3, H, W]`` under pairs of masks ``[n, views, 2]``."""
+        count, views = pairs.shape[:2]
+        seen = self._masked(pictures, pairs).flatten(0, 1)
+        normal = ((seen - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits = self._network(normal)
+        return logits.float().view(count, views, -1)  # type: ignore[no-any-return]
+
+    def _masked(self, pictures: Tensor, pairs: Tensor) -> Tensor:
+        """``[n, views, 3, H, W]``: the fill colour wherever one of the two masks lies."""
+        rows, columns = self._masks.rows[pairs], self._masks.columns[pairs]
+        hidden = (rows[..., :, None] & columns[..., None, :]).any(dim=2)
+        return torch.where(hidden[:, :, None], self._fill[None], pictures[:, None])
+
+
+def _own_network(classifier: Classifier) -> nn.Module:
+    if not isinstance(classifier.model, nn.Module):
+        raise AttackError(
+            f"expected a torch network for gradients, got {classifier.name} without one: "
+            "pass network=… or use random search"
+        )
+    return classifier.model
+
+
+def _checked_network(network: nn.Module, classifier: Classifier) -> nn.Module:
+    if weights_digest(network) != classifier.weights:
+        raise AttackError(f"expected the network that {classifier.name} was made from, got other weights")
+    return network
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Step count and sizes. In the first ``explore`` share of the steps any wrong class will do; then each patch
-    settles on the class that its views lean to most (or on its ``rank``-th best)."""
+    """Steps by sign, with momentum, large at first, then smaller. In the first ``explore`` share of them any wrong
+    class will do; then each patch settles on the class that its views lean to most (or on its ``rank``-th best)."""
 
     steps: int = 60
     first_step: float = 0.12
@@ -38,6 +101,12 @@ class Descent:
         """How far every pixel moves in a step: half a cosine from the first size down to the last."""
         share = step / max(self.steps - 1, 1)
         return self.last_step + (self.first_step - self.last_step) * (1 + math.cos(math.pi * share)) / 2
+
+    def moved(self, patch: Tensor, velocity: Tensor, slope: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """One step: patches ``[..., 3, h, w]``, each within [0, 1], and their velocities after it."""
+        scale = slope.abs().mean(dim=(-3, -2, -1), keepdim=True).clamp(min=1e-20)
+        velocity = self.momentum * velocity + slope / scale
+        return (patch.detach() - self.size(step) * velocity.sign()).clamp(0, 1), velocity
 
 
 @dataclass(frozen=True)
@@ -71,17 +140,15 @@ def descend(
             targets = _settled(logits.detach(), wanted, prey, targets)
         losses = attempt_losses(logits, wanted, prey.labels, targets, prey.narrow)
         (slope,) = torch.autograd.grad(losses.sum(), patches)
-        scale = slope.abs().mean(dim=(1, 2, 3), keepdim=True).clamp(min=1e-20)
-        velocity = descent.momentum * velocity + slope / scale
-        patches = (patches.detach() - descent.size(step) * velocity.sign()).clamp(0, 1)
-    return patches.detach(), targets, losses.detach()
+        patches, velocity = descent.moved(patches, velocity, slope, step)
+    return patches, targets, losses.detach()
 
 
 def attempt_losses(logits: Tensor, wanted: Tensor, labels: Tensor, targets: Tensor, narrow: Tensor) -> Tensor:
     """How far each attempt is from its goal, ``[n]``: a mean over its views ``[n, views, classes]``."""
     lead = _lead(logits, labels)
     aimed = targets.clamp(min=0)
-    towards = torch.where(narrow[:, None], (SLACK - _lead(logits, aimed)).clamp(min=0), _surprise(logits, aimed))
+    towards = torch.where(narrow[:, None], (LEAD_WANTED - _lead(logits, aimed)).clamp(min=0), _surprise(logits, aimed))
     turn = torch.where(targets[:, None] >= 0, towards, lead)
     loss = torch.where(wanted == KEEP, _surprise(logits, labels), turn)
     counted = wanted != HIDDEN

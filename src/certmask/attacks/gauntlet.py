@@ -3,74 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from certmask.attacks.adaptive import AdaptiveAttack
-from certmask.attacks.attack import Attacked, Job, breaks, defence_judge
-from certmask.attacks.budget import Attempt, Budget
-from certmask.attacks.certified_run import CertifiedRun
-from certmask.attacks.descent import Descent
-from certmask.attacks.juries import Juries
-from certmask.attacks.pictures import picture_folder, save_picture
-from certmask.attacks.surrogate import Surrogate
+from certmask.attacks.attack import Attacked, Job, defence_judge
+from certmask.attacks.attempts import Attempt, Budget
+from certmask.attacks.descent import Descent, Surrogate
+from certmask.attacks.goals import Juries
+from certmask.attacks.patch_attack import AdaptiveAttack
+from certmask.attacks.pictures import save_picture
 from certmask.certificate import Decision, Guarantee
-from certmask.certify import pixel_digest
-from certmask.defences.masked import MaskedDefence
+from certmask.data import pixel_digest
+from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
-from certmask.results.file import ResultsFile, Row, provenance
+from certmask.results.file import ResultsFile, Row, picture_folder, provenance
+from certmask.results.run import Run, read_run
 
-PROVED = (Guarantee.DETECTION.value, Guarantee.RECOVERY.value)
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
 
 
 @dataclass(frozen=True)
 class Gauntlet:
-    """Everything that attempts need: the deployed engine, the surrogate for gradients, photos by name, the budget."""
+    """Attempts and everything that they need: the deployed engine, the surrogate for gradients, photos by name.
 
-    run: CertifiedRun
+    Rows go to the file ``out``; ``save`` pictures are kept per defence, those of a broken proof always.
+    """
+
+    run: Run
+    defences: Sequence[MaskedDefence]
+    attempts: Sequence[Attempt]
     engine: Engine
     surrogate: Surrogate
     photos: Mapping[str, Tensor]
     budget: Budget
     at_once: int
+    out: Path
     save: int = 20
-    progress: Callable[[int], None] = field(default=lambda _: None)
 
-    def attack(
-        self, attempts: Sequence[Attempt], defences: Sequence[MaskedDefence], path: Path
-    ) -> tuple[Row, list[Row]]:
-        """Make every attempt that the file does not have yet; return its header and all rows."""
-        header = self._header(defences)
-        by_name = {defence.name: defence for defence in defences}
-        with ResultsFile(path, header) as results:
+    def attack(self, progress: Callable[[int], None] = lambda _: None) -> Run:
+        """Make every attempt that the file ``out`` does not have yet; return all of them."""
+        by_name = {defence.name: defence for defence in self.defences}
+        with ResultsFile(self.out, self._header()) as results:
             done = {row["attempt"] for row in results.rows}
-            todo = [attempt for attempt in attempts if attempt.key not in done]
-            self.progress(len(attempts) - len(todo))
+            todo = [attempt for attempt in self.attempts if attempt.key not in done]
+            progress(len(self.attempts) - len(todo))
             if todo:
                 self._check_clean(todo, by_name)
             for group in self._groups(todo):
                 defence = by_name[group[0].defence]
                 attacked = self._made(group, defence)
                 for number, attempt in enumerate(group):
-                    self._write(results, path, defence, attempt, attacked, number)
-                self.progress(len(group))
-            return header, results.rows
+                    self._write(results, defence, attempt, attacked, number)
+                progress(len(group))
+        return read_run(self.out)
 
-    def _header(self, defences: Sequence[MaskedDefence]) -> Row:
+    def _header(self) -> Row:
         return {
             "kind": "attack",
             "certified": {"run": self.run.path.name, "digest": self.run.digest},
             "model": self.engine.describe(),
-            "defences": {defence.name: defence.describe() for defence in defences},
+            "defences": {defence.name: defence.describe() for defence in self.defences},
             "budget": {**asdict(self.budget), "at_once": self.at_once},
             "versions": provenance(),
         }
@@ -122,7 +121,6 @@ class Gauntlet:
     def _write(
         self,
         results: ResultsFile,
-        path: Path,
         defence: MaskedDefence,
         attempt: Attempt,
         attacked: Attacked,
@@ -130,9 +128,10 @@ class Gauntlet:
     ) -> None:
         decision, picture = attacked.decisions[number], attacked.pictures[number]
         top, left = attacked.corners[number].tolist()
-        broken = breaks(defence.rule.guarantee, decision, attempt.label)
-        raw = picture_folder(path) / f"{len(results.rows) + 1:05d}.png"
-        saved = broken and (is_proved(defence.describe()) or self._saved(results, defence) < self.save)
+        guarantee = defence.rule.guarantee
+        broken = guarantee.broken_by(decision, attempt.label)
+        raw = picture_folder(self.out) / f"{len(results.rows) + 1:05d}.png"
+        saved = broken and (guarantee.proved or self._saved(results, defence) < self.save)
         if saved:
             save_picture(picture, (top, left), defence.cover.patch, raw)
         results.write(
@@ -152,6 +151,16 @@ class Gauntlet:
         return sum(row["defence"] == defence.name and row["picture"] is not None for row in results.rows)
 
 
-def is_proved(defence: dict[str, Any]) -> bool:
-    """Whether a described defence's certificates are theorems, so that a broken one is a fault in the program."""
-    return defence["rule"]["guarantee"] in PROVED
+def strength(attempts: Run) -> str:
+    """How often the same attack changed the answers of a model without a defence, in words."""
+    bare = [row for row in attempts.rows if attempts.guarantee(row["defence"]) is Guarantee.NONE]
+    if not bare:
+        return "The undefended model was not among the rules: how strong the attack is, is not on record."
+    share = 100 * sum(row["answer"] != row["label"] for row in bare) / len(bare)
+    return f"The same attack changes the undefended model's label in {share:.0f} % of its attempts."
+
+
+def broken_proof(attempts: Run) -> int | None:
+    """The number (from 1) of the first row that broke a proved certificate; None, as the theorems say, if none did."""
+    broken = (attempts.guarantee(row["defence"]).proved and row["broken"] for row in attempts.rows)
+    return next((number for number, fell in enumerate(broken, start=1) if fell), None)

@@ -1,20 +1,61 @@
-"""What an attacker wants of each vote, one goal per way to beat a rule."""
+"""What an attacker reaches and wants: juries of corners, a goal per way to beat a rule, views to descend through."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from certmask.attacks.juries import Juries
+from certmask.covers import Cover
 from certmask.geometry import IntArray
+from certmask.geometry.shapes import Run
 from certmask.rules import Rule
 
+Bits = npt.NDArray[np.bool_]
+BARE_VIEW = -1
 HIDDEN, TURN, KEEP = 0, 1, 2
 Wishes = npt.NDArray[np.int8]
 """One of HIDDEN (out of reach), TURN (to the target) or KEEP (on the true class) per mask."""
+
+
+class Juries:
+    """Looks up juries of single corners; a mask's pixels are its rows times its columns, so two axes are enough."""
+
+    def __init__(self, cover: Cover) -> None:
+        self.cover = cover
+        image = cover.image
+        self._rows = _prefix_sums([m.rows(image) for m in cover.masks], image[0])
+        self._columns = _prefix_sums([m.columns(image) for m in cover.masks], image[1])
+
+    def hidden(self, corners: IntArray) -> IntArray:
+        """How many pixels of a patch at each corner ``[n, 2]`` each mask hides, ``[n, masks]``."""
+        height, width = self.cover.patch.size
+        rows = self._rows[:, corners[:, 0] + height] - self._rows[:, corners[:, 0]]
+        columns = self._columns[:, corners[:, 1] + width] - self._columns[:, corners[:, 1]]
+        return np.asarray((rows * columns).T)
+
+    def members(self, corners: IntArray) -> Bits:
+        """Which masks cover a patch at each corner, ``[n, masks]``: those that a patch there cannot influence."""
+        height, width = self.cover.patch.size
+        return np.asarray(self.hidden(corners) == height * width)
+
+    def folds(self, corners: IntArray) -> IntArray:
+        """How many placed masks cover each corner, ``[n]``."""
+        return np.asarray(self.members(corners) @ np.array(self.cover.copies))
+
+
+def _prefix_sums(runs: Sequence[Sequence[Run]], length: int) -> npt.NDArray[Any]:
+    """Per mask, the number of its pixels before each position of one axis, ``[masks, length + 1]``."""
+    marks = np.zeros((len(runs), length + 1), dtype=np.int64)
+    for row, pieces in zip(marks, runs, strict=True):
+        for low, high in pieces:
+            row[low + 1 : high + 1] = 1
+    return np.cumsum(marks, axis=1)
 
 
 Wish = Callable[[Juries, IntArray, np.random.Generator], Wishes]
@@ -72,6 +113,9 @@ WIN_DUELS = Goal("win the duels", turn_all, pairs=True)
 SPARE_ONE = Goal("spare one", spare_one)
 EXACTLY_K = Goal("exactly k", exactly_k)
 
+EVERY_WAY = (TURN_ALL, WIN_DUELS, TURN_NARROWLY, SPARE_ONE, EXACTLY_K)
+"""All goals that look through masks."""
+
 GOALS: dict[str, tuple[Goal, ...]] = {
     "undefended": (BARE_PICTURE,),
     "published": (SPARE_ONE, SPARE_ONE, SPARE_ONE, EXACTLY_K),
@@ -84,5 +128,80 @@ GOALS: dict[str, tuple[Goal, ...]] = {
 
 def goals_against(rule: Rule) -> tuple[Goal, ...]:
     """The goals for a rule, the most promising first; a rule that nobody thought of is attacked in every way."""
-    general = (TURN_ALL, WIN_DUELS, TURN_NARROWLY, SPARE_ONE)
-    return GOALS.get(rule.name, general)
+    return GOALS.get(rule.name, EVERY_WAY)
+
+
+@dataclass(frozen=True)
+class Views:
+    """For each attempt, what is wanted of each mask's vote; ``draw`` picks some masks, and pairs where ``paired``.
+
+    Masks that hide the patch are never drawn: a patch cannot influence them. ``wishes`` is ``[n, masks]``, ``numbers``
+    ``[masks]`` says how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
+    """
+
+    wishes: Tensor
+    numbers: Tensor
+    together: Tensor
+    paired: Tensor
+    count: int
+
+    def __len__(self) -> int:
+        return len(self.wishes)
+
+    def draw(self, chance: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Pairs of the surrogate's mask numbers ``[n, views, 2]`` and what is wanted of each view ``[n, views]``."""
+        keys = self._weights().log() - self._noise(self.wishes.shape, chance)
+        first = keys.topk(min(self.count, self.wishes.shape[1]), dim=1).indices
+        second = self._partners(first, chance)
+        wish = torch.stack([self.wishes.gather(1, first), self.wishes.gather(1, second)])
+        wanted = torch.where((wish == HIDDEN).any(dim=0), HIDDEN, wish.amax(dim=0))
+        return self.numbers[torch.stack([first, second], dim=-1)], wanted
+
+    def _partners(self, first: Tensor, chance: torch.Generator) -> Tensor:
+        """A second mask for every other view of the attempts that look at pairs; elsewhere the mask itself."""
+        allowed = self.together[first] & (self.wishes == TURN)[:, None, :]
+        keys = torch.where(allowed, torch.rand(allowed.shape, device=first.device, generator=chance), -1.0)
+        best = keys.max(dim=2)
+        pairing = self.paired[:, None] & (torch.arange(first.shape[1], device=first.device) % 2 == 1)
+        return torch.where(pairing & (best.values >= 0), best.indices, first)
+
+    def _weights(self) -> Tensor:
+        """Masks to turn and masks to keep both get their turn, whichever are fewer."""
+        weights = torch.zeros_like(self.wishes, dtype=torch.float32)
+        for wish in (TURN, KEEP):
+            has = self.wishes == wish
+            weights += has / has.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
+        return weights
+
+    @staticmethod
+    def _noise(shape: torch.Size, chance: torch.Generator) -> Tensor:
+        """With these, the largest keys are a draw without replacement in proportion to the weights."""
+        uniform = torch.rand(shape, device=chance.device, generator=chance).clamp(min=1e-12, max=1 - 1e-7)
+        return (-uniform.log()).log()
+
+
+def bare_views(count: int, device: torch.device) -> Views:
+    """The picture without masks, for ``count`` attempts."""
+    one = torch.ones(1, 1, dtype=torch.bool, device=device)
+    wishes = torch.full((count, 1), TURN, dtype=torch.int8, device=device)
+    return Views(wishes, torch.tensor([BARE_VIEW], device=device), one, one[0].expand(count), 1)
+
+
+def masked_views(
+    cover: Cover, numbers: IntArray, wishes: Wishes, paired: list[bool], count: int, aligned: bool, device: torch.device
+) -> Views:
+    """``count`` masked views per attempt and step; ``aligned`` combines only masks of one grid."""
+    return Views(
+        torch.from_numpy(wishes).to(device),
+        torch.from_numpy(numbers).to(device),
+        torch.from_numpy(_together(cover, aligned)).to(device),
+        torch.tensor(paired, device=device),
+        count,
+    )
+
+
+def _together(cover: Cover, aligned: bool) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    together = np.full((len(cover), len(cover)), not aligned)
+    for grid in cover.grids if aligned else ():
+        together[np.ix_(grid, grid)] = True
+    return together

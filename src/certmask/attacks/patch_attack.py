@@ -1,21 +1,25 @@
-"""The gradient patch attack on a classifier: any number of images, places and restarts, batch by batch."""
+"""Gradient patch attacks: on a classifier, and on a whole defence through the masks that do not cover the patch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from certmask.attacks.attack import Attack, Job, check_known
-from certmask.attacks.descent import Descent, Prey, descend
-from certmask.attacks.goals import BARE_PICTURE, Goal
-from certmask.attacks.pasting import paste
-from certmask.attacks.search import search_corners
-from certmask.attacks.surrogate import Surrogate
-from certmask.attacks.views import Views, bare_views
+from certmask.attacks.descent import Descent, Prey, Surrogate, attempt_losses, descend
+from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Views, bare_views, goals_against, masked_views
+from certmask.attacks.pictures import paste
+from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
+from certmask.threat import Patch
+
+CANDIDATES, TRIAL = 4, Descent(steps=6, explore=1.0)
+"""Places that are tried, and how long each."""
 
 
 class PatchAttack(Attack):
@@ -98,3 +102,84 @@ class PatchAttack(Attack):
         narrow = torch.tensor([self.goal(n).narrow for n in numbers.tolist()])
         chosen = (job.images.cpu(), job.labels.cpu(), corners, targets)
         return Prey(*(part.to(self.surrogate.device) for part in (*(c[numbers] for c in chosen), ranks, narrow)))
+
+
+class AdaptiveAttack(PatchAttack):
+    """Knows the defence: masks, rule, and what beats the rule. Image ``i`` is attacked for ``goals[i]``, in turn.
+
+    Every step looks at ``views`` random masked copies of each picture, never at one that hides the whole patch.
+    """
+
+    def __init__(
+        self,
+        surrogate: Surrogate,
+        defence: MaskedDefence,
+        descent: Descent | None = None,
+        *,
+        goals: Sequence[Goal] | None = None,
+        views: int = 16,
+        restarts: int = 1,
+        ranks: Sequence[int] = (0,),
+        at_once: int = 32,
+    ) -> None:
+        goals = goals_against(defence.rule) if goals is None else goals
+        super().__init__(surrogate, descent, restarts=restarts, ranks=ranks, goals=goals, at_once=at_once)
+        if views < 1:
+            raise AttackError(f"expected at least 1 view per step, got {views}")
+        if len({goal.bare for goal in self.goals}) > 1:
+            raise AttackError("expected goals that all look through masks, or all at the bare picture, got both")
+        self.defence, self.view_count = defence, views
+        self._juries = Juries(defence.cover)
+        self._numbers = surrogate.numbers(defence.cover)
+
+    def views(self, corners: Tensor, numbers: Sequence[int], seed: int) -> Views:
+        if self.goals[0].bare:
+            return bare_views(len(corners), self.surrogate.device)
+        where, goals = corners.cpu().numpy(), [self.goal(number) for number in numbers]
+        wishes = np.zeros((len(where), len(self.defence.cover)), dtype=np.int8)
+        for goal in set(goals):
+            rows = np.array([goal is other for other in goals])
+            wishes[rows] = goal.wish(self._juries, where[rows], np.random.default_rng(seed))
+        aligned = getattr(self.defence.rule, "pairs", "all") == "aligned"
+        paired = [goal.pairs for goal in goals]
+        return masked_views(
+            self.defence.cover, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device
+        )
+
+
+def search_corners(
+    surrogate: Surrogate, prey: Prey, patch: Patch, views_at: Callable[[Tensor, int], Views], chance: torch.Generator
+) -> Tensor:
+    """A promising corner for each image, ``[n, 2]``; the corners of ``prey`` are not looked at.
+
+    ``views_at(corners, count)`` gives the views for ``count`` corners per image, one image after the other.
+    """
+    candidates = _candidates(gradient_energy(surrogate, prey, patch), patch)
+    count = candidates.shape[1]
+    corners = candidates.flatten(0, 1)
+    repeated = Prey(*(getattr(prey, name).repeat_interleave(count, dim=0) for name in Prey.__dataclass_fields__))
+    repeated = replace(repeated, corners=corners)
+    patches = torch.rand(len(corners), 3, *patch.size, device=surrogate.device, generator=chance)
+    _, _, losses = descend(surrogate, repeated, views_at(corners, count), patches, TRIAL, chance)
+    best = losses.view(-1, count).argmin(dim=1)
+    return candidates[torch.arange(len(candidates), device=candidates.device), best]
+
+
+def gradient_energy(surrogate: Surrogate, prey: Prey, patch: Patch) -> Tensor:
+    """How much the answer on the bare image depends on the pixels under a patch at each location, ``[n, y, x]``."""
+    images = prey.images.detach().clone().requires_grad_()
+    pairs, wanted = bare_views(len(images), surrogate.device).draw(torch.Generator(surrogate.device))
+    losses = attempt_losses(surrogate(images, pairs), wanted, prey.labels, prey.targets, prey.narrow)
+    (slope,) = torch.autograd.grad(losses.sum(), images)
+    return functional.avg_pool2d(slope.abs().sum(dim=1, keepdim=True), patch.size, stride=1)[:, 0]
+
+
+def _candidates(energy: Tensor, patch: Patch) -> Tensor:
+    """The best location in each of the best cells of a coarse grid, ``[n, candidates, 2]``."""
+    cell = [min(max(side // 2, 1), length) for side, length in zip(patch.size, energy.shape[1:], strict=True)]
+    best, where = functional.max_pool2d(energy[:, None], cell, ceil_mode=True, return_indices=True)
+    best, where = best.flatten(1), where.flatten(1)
+    top = best.topk(min(CANDIDATES, best.shape[1]), dim=1).indices
+    flat = where.gather(1, top)
+    width = energy.shape[2]
+    return torch.stack([flat // width, flat % width], dim=-1)

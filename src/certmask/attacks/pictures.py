@@ -1,25 +1,61 @@
-"""Attacked pictures as files: the raw picture for replay, and one with the patch outlined for people."""
+"""Pictures with patches: pasting them, what a camera with 8 bits sees of them, and files for replay and for people."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from certmask.attacks.pasting import LEVELS
 from certmask.data import read_photo, to_tensor
-from certmask.errors import ResultsError
-from certmask.threat import Patch
+from certmask.errors import AttackError, ResultsError
+from certmask.threat import Patch, Size
 
+LEVELS = 255
 ENLARGED = 2
 OUTLINE = (255, 0, 0)
 
 
-def picture_folder(attempts: Path) -> Path:
-    """Where the pictures of an attempts file lie."""
-    return attempts.with_name(f"{attempts.stem}-pictures")
+def paste(images: Tensor, patches: Tensor, corners: Tensor) -> Tensor:
+    """Each image ``[n, 3, H, W]`` with its own patch ``[n, 3, h, w]`` at its own corner ``[n, 2]``; differentiable."""
+    out = images.clone()
+    out[_within((patches.shape[2], patches.shape[3]), corners, images)] = patches.to(images.dtype)
+    return out
+
+
+def beneath(images: Tensor, patch: Patch, corners: Tensor) -> Tensor:
+    """What lies under the patch at each corner, ``[n, 3, h, w]``."""
+    return images[_within(patch.size, corners, images)]
+
+
+def _within(size: Size, corners: Tensor, images: Tensor) -> tuple[Tensor, ...]:
+    """Indices of the rectangle at each corner, shaped to give ``[n, 3, h, w]``."""
+    device, (height, width) = images.device, size
+    corners = corners.to(device)
+    number = torch.arange(len(images), device=device)[:, None, None, None]
+    channel = torch.arange(images.shape[1], device=device)[None, :, None, None]
+    rows = corners[:, 0, None] + torch.arange(height, device=device)
+    columns = corners[:, 1, None] + torch.arange(width, device=device)
+    return number, channel, rows[:, None, :, None], columns[:, None, None, :]
+
+
+def eight_bits(patches: Tensor) -> Tensor:
+    """The nearest values that a picture file can hold."""
+    return (patches.clamp(0, 1) * LEVELS).round() / LEVELS
+
+
+def checked_corners(corners: Tensor, count: int, patch: Patch, image: Size) -> Tensor:
+    """One corner ``(top, left)`` per image; an error unless the patch lies wholly inside the image at each."""
+    if corners.shape != (count, 2) or corners.is_floating_point():
+        raise AttackError(f"expected whole-number corners of shape [{count}, 2], got {list(corners.shape)}")
+    positions = torch.tensor(patch.positions(image))
+    if not ((corners.cpu() >= 0) & (corners.cpu() < positions)).all():
+        raise AttackError(
+            f"expected a {patch.height}×{patch.width} patch wholly inside {image[0]}×{image[1]}, got corners outside"
+        )
+    return corners.long()
 
 
 def save_picture(picture: Tensor, corner: tuple[int, int], patch: Patch, raw: Path) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from certmask.attacks.attack import Attack, Job, check_known
-from certmask.attacks.pasting import paste
-from certmask.attacks.universal import random_corners
+from certmask.attacks.attack import Attack, Job, check_known, random_corners
+from certmask.attacks.pictures import paste
 from certmask.errors import AttackError
 
 Scores = Callable[[Tensor], Tensor]

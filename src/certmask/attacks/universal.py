@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from certmask.attacks.attack import Attack, Job, check_known
-from certmask.attacks.descent import Descent, attempt_losses
-from certmask.attacks.pasting import paste
-from certmask.attacks.surrogate import Surrogate
-from certmask.attacks.views import bare_views
+from certmask.attacks.attack import Attack, Job, check_known, random_corners
+from certmask.attacks.descent import Descent, Surrogate, attempt_losses
+from certmask.attacks.goals import bare_views
+from certmask.attacks.pictures import paste
 from certmask.errors import AttackError
 
 
@@ -40,9 +39,8 @@ class UniversalPatch(Attack):
         for step in range(self.descent.steps):
             patch = patch.detach().requires_grad_()
             (slope,) = torch.autograd.grad(self._loss(job, patch, chance), patch)
-            velocity = self.descent.momentum * velocity + slope / slope.abs().mean().clamp(min=1e-20)
-            patch = (patch.detach() - self.descent.size(step) * velocity.sign()).clamp(0, 1)
-        return patch.detach()
+            patch, velocity = self.descent.moved(patch, velocity, slope, step)
+        return patch
 
     def _loss(self, job: Job, patch: Tensor, chance: torch.Generator) -> Tensor:
         device = self.surrogate.device
@@ -54,10 +52,3 @@ class UniversalPatch(Attack):
         labels, narrow = job.labels.cpu()[chosen].to(device), torch.zeros(len(chosen), dtype=torch.bool, device=device)
         logits = self.surrogate(pictures, pairs)
         return attempt_losses(logits, wanted, labels, targets.to(device), narrow).mean()
-
-
-def random_corners(job: Job, count: int, chance: torch.Generator) -> Tensor:
-    """``count`` corners anywhere in the job's images, ``[count, 2]``."""
-    rows, columns = job.patch.positions(job.size)
-    top = torch.randint(rows, (count, 1), generator=chance)
-    return torch.cat([top, torch.randint(columns, (count, 1), generator=chance)], dim=1)

@@ -1,4 +1,4 @@
-"""The attack game on votes: a rule asks for passes, and an attacker answers those that the patch can influence."""
+"""The attack game on votes, what is known to beat rules in it, and chance: no network, no pixels."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from torch import Tensor
 from certmask.certificate import Decision
 from certmask.geometry import IntArray
 from certmask.rules import Rule
-from certmask.votes import Votes, VoteStore
+from certmask.votes import NONE, Ballot, Votes, VoteStore
 
 CLEAN = -1
 """Answer of an attacker who leaves a vote as it was."""
 
-Strategy = Callable[[IntArray], IntArray]
-"""Given free passes ``[n, 2]``, a row of the palette for each, or ``CLEAN``."""
+SPARED = 6
+"""How many different masks are spared in turn."""
 
-Turned = dict[tuple[int, int], Tensor]
-"""The passes that the attacker answered, with the probabilities that came of it."""
+Strategy = Callable[[IntArray], IntArray]
+"""Given the sets of masks of free passes, ``[n, width]``, a row of the palette for each, or ``CLEAN``."""
+
+Turned = dict[tuple[int, ...], Tensor]
+"""The passes that the attacker answered, by their masks, with the probabilities that came of it."""
 
 
 class VoteGame:
-    """Clean votes under attack in one district: a pass with a mask of its jury keeps its vote, all others are free.
+    """A rule asks, an attacker answers: a pass with a mask of the district's jury keeps its vote, all others are free.
 
     That is more than a real patch can do, so a rule that survives this game survives every patch in the district.
     ``palette`` ``[rows, classes]`` lists the outputs that the attacker chooses from.
@@ -32,37 +35,39 @@ class VoteGame:
 
     def __init__(self, votes: Votes, rule: Rule, district: int, palette: Tensor) -> None:
         rule.check(votes.cover)
-        self.votes, self.rule, self.palette = votes, rule, palette.to(votes.outputs)
+        self.votes, self.rule, self.district = votes, rule, district
+        self.palette = palette.to(votes.outputs)
         self.jury = np.array(votes.cover.districts.jury(district), dtype=np.int64)
+        self._ballot = Ballot(votes.cover)
         self.free_masks = np.setdiff1d(np.arange(len(votes.cover)), self.jury)
 
     def play(self, strategy: Strategy) -> tuple[Decision, Turned]:
         """What the rule decides when the attacker follows a strategy, and the votes that the attacker cast."""
-        cover = self.votes.cover
-        attacked = Votes(cover, VoteStore(len(cover), self.palette.shape[1], self.palette.device))
+        passes = self._ballot.passes
+        attacked = Votes(self._ballot, VoteStore(1, passes, self.palette.shape[1], self.palette.device))
         turned: Turned = {}
         asking = self.rule.deciding(attacked)
         while True:
             try:
                 asked = next(asking)
             except StopIteration as stop:
-                return stop.value, turned
+                return stop.value[0], turned
             new = attacked.store.missing(asked)
             if len(new):
-                outputs = self._answers(new, strategy, turned)
-                attacked.store.add(new, outputs)
+                attacked.store.add(new, self._answers(passes.sets(new.passes), strategy, turned))
 
-    def _answers(self, passes: IntArray, strategy: Strategy, turned: Turned) -> Tensor:
-        free = ~np.isin(passes, self.jury).any(axis=1)
-        outputs = self.palette.new_empty(len(passes), self.palette.shape[1])
-        outputs[torch.from_numpy(~free)] = self.votes.of(passes[~free])
-        picks = strategy(passes[free])
+    def _answers(self, sets: IntArray, strategy: Strategy, turned: Turned) -> Tensor:
+        free = ~np.isin(sets, self.jury).any(axis=1)
+        outputs = self.palette.new_empty(len(sets), self.palette.shape[1])
+        outputs[torch.from_numpy(~free)] = self.votes.of(sets[~free])
+        picks = strategy(sets[free])
         answers = self.palette[torch.from_numpy(picks)].clone()
         left = picks == CLEAN
         if left.any():
-            answers[torch.from_numpy(left)] = self.votes.of(passes[free][left])
+            answers[torch.from_numpy(left)] = self.votes.of(sets[free][left])
         outputs[torch.from_numpy(free)] = answers
-        turned.update(zip(map(tuple, passes[free][~left].tolist()), answers[torch.from_numpy(~left)], strict=True))
+        named = (tuple(sorted(mask for mask in row if mask != NONE)) for row in sets[free][~left].tolist())
+        turned.update(zip(named, answers[torch.from_numpy(~left)], strict=True))
         return outputs
 
     def every_play(self) -> Iterator[tuple[Decision, Turned]]:
@@ -90,3 +95,57 @@ def outputs_for(classes: Sequence[int], count: int) -> Tensor:
     """Certain answers for the given classes, then answers that lean to them as little as can be: ``[rows, count]``."""
     certain = torch.eye(count)[list(classes)]
     return torch.cat([certain, (0.01 * certain).softmax(dim=1)])
+
+
+def turning(masks: IntArray, row: int) -> Strategy:
+    """Turn the passes whose masks are all among ``masks`` (and the bare one); leave the others alone."""
+    return lambda passes: np.where(np.isin(passes, np.append(masks, -1)).all(axis=1), row, CLEAN)
+
+
+def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[Strategy]:
+    """For every output: turn all; spare one mask; turn masks with exactly k votes; turn ever more masks."""
+    free = game.free_masks
+    for row in range(len(game.palette)):
+        yield turning(free, row)
+        for spared in chance.permutation(free)[:SPARED]:
+            yield turning(free[free != spared], row)
+        exactly = votes_summing_to(np.array(game.votes.cover.copies)[free], game.votes.cover.k)
+        if exactly is not None:
+            yield turning(free[exactly], row)
+        order = chance.permutation(free)
+        for count in _counts(len(free), game.votes.cover.k):
+            yield turning(order[:count], row)
+
+
+def random_strategies(game: VoteGame, count: int, chance: np.random.Generator) -> Iterator[Strategy]:
+    """Outputs drawn at random, with a favourite that is preferred more or less."""
+    for _ in range(count):
+        favourite, zeal = int(chance.integers(len(game.palette))), chance.choice([0.0, 0.5, 0.8, 0.95])
+
+        def strategy(passes: IntArray, favourite: int = favourite, zeal: float = zeal) -> IntArray:
+            other = chance.integers(CLEAN, len(game.palette), size=len(passes))
+            return np.where(chance.random(len(passes)) < zeal, favourite, other)
+
+        yield strategy
+
+
+def votes_summing_to(weights: IntArray, total: int) -> IntArray | None:
+    """Positions whose weights add up to ``total`` exactly; None if there are none."""
+    last = {0: -1}
+    for position, weight in enumerate(weights.tolist()):
+        for reached in sorted(last, reverse=True):
+            if reached + weight <= total:
+                last.setdefault(reached + weight, position)
+    if total not in last:
+        return None
+    chosen = []
+    while total:
+        chosen.append(last[total])
+        total -= int(weights[last[total]])
+    return np.array(chosen, dtype=np.int64)
+
+
+def _counts(free: int, k: int) -> list[int]:
+    """How many masks to turn: around k, half of them, and nearly all."""
+    wanted = {1, 2, k - 1, k, k + 1, free // 2, free // 2 + 1, free - 2, free - 1}
+    return sorted(count for count in wanted if 0 < count < free)

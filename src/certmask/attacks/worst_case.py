@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from torch import Tensor
 
-from certmask.attacks.strategies import known_strategies, random_strategies
-from certmask.attacks.vote_game import Turned, VoteGame, outputs_for
+from certmask.attacks.vote_game import Turned, VoteGame, known_strategies, outputs_for, random_strategies
 from certmask.certificate import Decision
 from certmask.errors import AttackError
 from certmask.rules import Rule
@@ -68,16 +67,8 @@ def worst_case(
     if district is not None and not 0 <= district < count:
         raise AttackError(f"expected a district from 0 to {count - 1}, got {district}")
     palette = outputs_for(_relevant_classes(votes, label), classes) if palette is None else palette
-    worst: WorstCase | None = None
-    exact = True
-    for place in range(count) if district is None else [district]:
-        found = _worst_in(VoteGame(votes, rule, place, palette), label, place, plays, np.random.default_rng(seed))
-        exact &= found.exact
-        worst = found if worst is None or found.harm > worst.harm else worst
-        if worst.harm is Harm.WRONG:
-            return worst
-    assert worst is not None  # a cover has at least one district
-    return WorstCase(worst.harm, worst.decision, worst.district, worst.turned, exact)
+    games = (VoteGame(votes, rule, place, palette) for place in (range(count) if district is None else [district]))
+    return _worst(_worst_in(game, label, plays, np.random.default_rng(seed)) for game in games)
 
 
 def harm_of(decision: Decision, label: int) -> Harm:
@@ -87,31 +78,33 @@ def harm_of(decision: Decision, label: int) -> Harm:
     return Harm.UNCHANGED if decision.label == label else Harm.WRONG
 
 
-def _worst_in(game: VoteGame, label: int, district: int, plays: int, chance: np.random.Generator) -> WorstCase:
-    known = _worst_of((game.play(s) for s in known_strategies(game, chance)), label, district)
-    if known is not None and known.harm is Harm.WRONG:
-        return known
-    runs = game.every_play()
-    tree = _worst_of(islice(runs, plays), label, district)
-    exact = next(runs, None) is None
-    tried = [known, tree]
-    if not exact:
-        some = random_strategies(game, max(plays // 10, 1), chance)
-        tried.append(_worst_of((game.play(s) for s in some), label, district))
-    worst = max((found for found in tried if found is not None), key=lambda found: found.harm)
-    return WorstCase(worst.harm, worst.decision, district, worst.turned, exact or worst.harm is Harm.WRONG)
+def _worst_in(game: VoteGame, label: int, plays: int, chance: np.random.Generator) -> WorstCase:
+    """The worst of known strategies and of every play in one district; if those are too many, of chance as well."""
+    every = game.every_play()
+    known = map(game.play, known_strategies(game, chance))
+    worst = _worst(_cases(game, chain(known, islice(every, plays)), label))
+    if worst.exact or next(every, None) is None:
+        return replace(worst, exact=True)
+    some = map(game.play, random_strategies(game, max(plays // 10, 1), chance))
+    return max(worst, _worst(_cases(game, some, label)), key=lambda case: case.harm)
 
 
-def _worst_of(runs: Iterable[tuple[Decision, Turned]], label: int, district: int) -> WorstCase | None:
-    """The worst run, stopping at a wrong class without an alert; None if there was no run at all."""
-    worst: WorstCase | None = None
-    for decision, turned in runs:
+def _cases(game: VoteGame, played: Iterable[tuple[Decision, Turned]], label: int) -> Iterator[WorstCase]:
+    for decision, turned in played:
         harm = harm_of(decision, label)
-        if worst is None or harm > worst.harm:
-            worst = WorstCase(harm, decision, district, turned, harm is Harm.WRONG)
-        if harm is Harm.WRONG:
-            break
-    return worst
+        yield WorstCase(harm, decision, game.district, turned, exact=harm is Harm.WRONG)
+
+
+def _worst(cases: Iterable[WorstCase]) -> WorstCase:
+    """The worst of one or more, exact if all of them are; looks no further than a wrong class without an alert."""
+    worst, exact = None, True
+    for case in cases:
+        exact &= case.exact
+        worst = case if worst is None or case.harm > worst.harm else worst
+        if case.harm is Harm.WRONG:
+            return case
+    assert worst is not None
+    return replace(worst, exact=exact)
 
 
 def _relevant_classes(votes: Votes, label: int) -> list[int]:
@@ -119,6 +112,6 @@ def _relevant_classes(votes: Votes, label: int) -> list[int]:
     classes = votes.outputs.shape[1]
     if classes <= FEW_CLASSES:
         return list(range(classes))
-    heads: Iterator[int] = (int(head) for head in votes.store.heads()[:, 0])
+    heads = (int(head) for head in votes.store.heads()[:, 0])
     common = [head for head, _ in Counter(head for head in heads if head != label).most_common(1)]
     return list(dict.fromkeys([*common, 0, classes - 1, *([1] if label == 0 else []), label]))

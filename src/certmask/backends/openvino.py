@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -22,10 +23,8 @@ TOLERANCE = 0.1
 """More than bf16 changes a probability: another network, not rounding."""
 
 
-def openvino_model(model: nn.Module, size: Size, precision: str) -> Callable[[Tensor], Tensor]:
+def place(model: nn.Module, size: Size, _device: torch.device, precision: str) -> Callable[[Tensor], Tensor]:
     """The same network compiled by OpenVINO, once per batch size; a different function in its last digits."""
-    if precision not in HINTS:
-        raise ClassifierError(f"expected precision fp32 or bf16 with OpenVINO, got {precision!r}")
     try:
         openvino = import_module("openvino")
     except ImportError:
@@ -33,12 +32,13 @@ def openvino_model(model: nn.Module, size: Size, precision: str) -> Callable[[Te
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch's tracer, which OpenVINO uses
         warnings.simplefilter("ignore", TracerWarning)  # ViTs check shapes while they are traced
-        graph = openvino.convert_model(model.float().eval(), example_input=torch.zeros(2, 3, *size))
+        model = copy.deepcopy(model).float().eval()
+        graph = openvino.convert_model(model, example_input=torch.zeros(2, 3, *size))
     hints = {"INFERENCE_PRECISION_HINT": HINTS[precision], "PERFORMANCE_HINT": "LATENCY"}
     compiled: dict[int, Any] = {}
     seen = count()
 
-    def run(images: Tensor) -> Tensor:
+    def logits(images: Tensor) -> Tensor:
         if len(images) not in compiled:
             graph.reshape(list(images.shape))
             compiled[len(images)] = openvino.Core().compile_model(graph, "CPU", hints)
@@ -48,7 +48,12 @@ def openvino_model(model: nn.Module, size: Size, precision: str) -> Callable[[Te
                 _check_same(outputs[:2], model(images[:2]))
         return outputs
 
-    return run
+    return logits
+
+
+def arranged(images: Tensor, _precision: str) -> Tensor:
+    """The same images: OpenVINO takes fp32 and rounds inside."""
+    return images
 
 
 def _check_same(found: Tensor, own: Tensor) -> None:

@@ -6,8 +6,16 @@ from typing import Annotated
 
 import typer
 
-from certmask.cli.defending import attack, certify, demo, plan, predict
-from certmask.cli.studying import models, report, reproduce, table, train
+from certmask.cli.attack import attack
+from certmask.cli.certify import certify
+from certmask.cli.demo import demo
+from certmask.cli.models import models
+from certmask.cli.plan import plan
+from certmask.cli.predict import predict
+from certmask.cli.report import report
+from certmask.cli.reproduce import reproduce
+from certmask.cli.table import table
+from certmask.cli.train import train
 
 app = typer.Typer(
     add_completion=False,

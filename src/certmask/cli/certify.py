@@ -2,72 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from certmask.certify import certify_run, photo_margin
-from certmask.classifier import Classifier
-from certmask.cli.choices import Choices
-from certmask.cli.console import err, figures_table, out, progress_bar
-from certmask.covers import Cover
-from certmask.data import Dataset, check_source, load_dataset
-from certmask.errors import DataError
-from certmask.report import summarize
-from certmask.results.file import Row, read_results
-from certmask.rules import Undefended
-from certmask.zoo import framing_of, imagenet_names, imagenet_synsets
+import typer
+
+from certmask.cli.options import (
+    AggregateOption,
+    BackendOption,
+    BatchOption,
+    DeviceOption,
+    FoldOption,
+    MarginOption,
+    MaskOption,
+    ModelOption,
+    PairsOption,
+    PatchOption,
+    PrecisionOption,
+    RuleOption,
+    ThresholdOption,
+    TilingOption,
+    WeightsOption,
+)
+from certmask.data.sources import sources_help
 
 
-def run(source: str, choices: Choices, images: int | None, path: Path, *, skip_bad: bool) -> None:
-    """Certify a data set with the chosen rules, then print the table."""
+def certify(
+    data: Annotated[str, typer.Argument(help=sources_help())],
+    model: ModelOption = "efficientnet-lite0",
+    weights: WeightsOption = None,
+    patch: PatchOption = None,
+    mask: MaskOption = None,
+    tiling: TilingOption = "spread",
+    fold: FoldOption = None,
+    rule: RuleOption = None,
+    pairs: PairsOption = "aligned",
+    aggregate: AggregateOption = "mean-probability",
+    threshold: ThresholdOption = 0.5,
+    margin: MarginOption = "auto",
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+    batch: BatchOption = None,
+    backend: BackendOption = "auto",
+    images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
+    votes: Annotated[
+        Path | None,
+        typer.Option("--votes", help="Folder to keep votes in; what it has of this model and photo is not made again."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
+        "runs/certify.jsonl"
+    ),
+) -> None:
+    """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
+    from certmask.certificate import Guarantee
+    from certmask.certify import certify_run, recorded, run_margin
+    from certmask.cli.choices import Choices
+    from certmask.cli.console import err, figures_table, progress_bar
+    from certmask.cli.console import out as screen
+    from certmask.data import check_source, load_dataset
+    from certmask.engine import Engine
+    from certmask.errors import DataError
+    from certmask.results.columns import figures
+    from certmask.results.run import read_run
+    from certmask.zoo import class_aliases, framing_of
+
+    rules = rule or ["undefended", "jury-recovery"]
+    choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
+    choices = choices.on(device, precision, batch, backend)
     fixed = choices.fixed_margin()
-    check_source(source)
+    check_source(data)
     classifier = choices.classifier()
     covers = choices.covers(classifier)
-    dataset = load_dataset(source, class_aliases(classifier), framing_of(choices.model)).spread(images)
+    dataset = load_dataset(data, class_aliases(classifier), framing_of(model)).spread(images)
     if skip_bad:
         dataset, bad = dataset.readable()
         err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
-    before, done = recorded(path)
-    margin, origin = (fixed, "as given") if fixed is not None else run_margin(classifier, covers, dataset, before)
-    defences = choices.defences(covers, margin)
-    out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
+    engine = Engine(classifier, covers)
+    before, done = recorded(out)
+    lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
+    defences = choices.defences(covers, lead)
+    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
     for defence in defences:
-        if not isinstance(defence.rule, Undefended):
-            out.print(f"  {defence.name}: {defence.cover}")
+        if defence.guarantee is not Guarantee.NONE:
+            screen.print(f"  {defence.name}: {defence.cover}")
     if done:
-        out.print(f"{path} has {len(done)} of {len(dataset)} images already", markup=False)
+        screen.print(f"{out} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
         try:
-            header, rows = certify_run(classifier, dataset, defences, path, progress=progress)
+            certify_run(engine, dataset, defences, out, votes=votes, progress=progress)
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
-    out.print(figures_table(summarize(header, rows), f"{len(rows)} images, {classifier.name}"))
+    found = read_run(out)
+    screen.print(figures_table(figures(found), f"{len(found.rows)} images, {classifier.name}"))
     for defence in defences:
-        out.print(f"  {defence.name}: {defence.rule.guarantee.sentence}")
-    out.print(f"margin {margin:.3g} ({origin}); saved in {path}", markup=False)
-
-
-def recorded(path: Path) -> tuple[Row, list[Row]]:
-    """Header and rows of a run to be continued; both empty where its file has not been begun."""
-    begun = path.is_file() and b"\n" in path.read_bytes()
-    return read_results(path) if begun else ({}, [])
-
-
-def run_margin(classifier: Classifier, covers: Sequence[Cover], dataset: Dataset, header: Row) -> tuple[float, str]:
-    """The margin that a run to be continued has recorded, else one measured on some of the images; and which it is."""
-    if header:
-        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
-        return max(margins, default=0.0), "as in the file"
-    return photo_margin(classifier, covers, dataset), "measured"
-
-
-def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
-    """Names that folders and label files may use for each class."""
-    synsets, english = imagenet_synsets(), imagenet_names()
-    if classifier.classes == len(english):
-        return list(zip(synsets, classifier.class_names, strict=True))
-    return [
-        (name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name))
-        for name in classifier.class_names
-    ]
+        screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
+    kept = f"; {sum(row['passes'] for row in found.rows):,} passes made, votes kept in {votes}" if votes else ""
+    screen.print(f"margin {lead:.3g} ({origin}); saved in {out}{kept}", markup=False)

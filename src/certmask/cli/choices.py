@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
-from certmask.classifier import Classifier, present_device
-from certmask.cli.sizes import make_cover, make_patch, parse_size
+from certmask.backends import default_backend
+from certmask.backends.devices import present_device
+from certmask.certificate import Guarantee
+from certmask.classifier import Classifier
+from certmask.cli.sizes import make_patch, optional_size
 from certmask.covers import Cover, default_cover
-from certmask.defences.masked import MaskedDefence
+from certmask.covers.default import suited_cover
+from certmask.defences import MaskedDefence
 from certmask.errors import CertmaskError
-from certmask.rules import (
-    AGGREGATES,
-    Aggregate,
-    JuryDetection,
-    JuryRecovery,
-    MinorityReports,
-    PatchCleanser,
-    Published,
-    Rule,
-    Undefended,
-)
+from certmask.rules import MeanLogProbability, Rule
+from certmask.rules.registry import aggregate_named, listed
 from certmask.zoo import load_classifier
 
 
@@ -53,10 +45,8 @@ class Choices:
 
     def check(self) -> None:
         """An error for an option that can be judged without the model."""
-        if self.patch is not None:
-            parse_size(self.patch, "patch")
-        if self.fold is not None:
-            parse_size(self.fold, "fold")
+        optional_size(self.patch, "patch")
+        optional_size(self.fold, "fold")
         if len(set(self.rules)) != len(self.rules):
             raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
         for name in self.rules:
@@ -76,11 +66,12 @@ class Choices:
 
     def covers(self, classifier: Classifier) -> list[Cover]:
         """One cover per chosen rule."""
-        patch = make_patch(self.patch, classifier.size)
+        image, patch = classifier.size, make_patch(self.patch, classifier.size)
+        asked = self.tiling, optional_size(self.mask, "mask"), optional_size(self.fold, "fold")
         return [
-            default_cover(classifier.size, patch)
+            default_cover(image, patch)
             if rule == "undefended"
-            else make_cover(classifier.size, patch, self.mask, self.tiling, self.fold, rule)
+            else suited_cover(image, patch, *asked, many=listed(rule).many)
             for rule in self.rules
         ]
 
@@ -90,27 +81,15 @@ class Choices:
         return [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
 
     def _rule(self, name: str, margin: float) -> Rule:
-        if name == "undefended":
-            return Undefended()
-        if name == "published":
-            return Published(margin)
-        if name == "jury-detection":
-            return JuryDetection(self._aggregate(), margin)
-        if name == "jury-recovery":
-            return JuryRecovery(self.pairs, self._aggregate(), margin)
-        if name == "minority-reports":
-            return MinorityReports(self.threshold, margin)
-        if name in ("patchcleanser", "patchcleanser-challenger"):
-            return PatchCleanser(name.endswith("challenger"), margin)
-        raise CertmaskError(
-            "expected rule to be jury-recovery, jury-detection, patchcleanser, patchcleanser-challenger, "
-            f"minority-reports, published or undefended, got {name!r}"
-        )
+        row = listed(name)
+        sure = {} if row.rule.guarantee is Guarantee.NONE else {"margin": margin}
+        aggregate = aggregate_named(self.aggregate)
+        return row.made(pairs=self.pairs, aggregate=aggregate, threshold=self.threshold, **sure)
 
     def fixed_margin(self) -> float | None:
         """The margin as a number, or None where it is to be measured."""
         if self.margin == "auto":
-            if self._aggregate().name == "mean log-probability":
+            if isinstance(aggregate_named(self.aggregate), MeanLogProbability):
                 raise CertmaskError("expected a number as margin for mean-log-probability, got auto (in probabilities)")
             return None
         try:
@@ -118,24 +97,12 @@ class Choices:
         except ValueError:
             raise CertmaskError(f"expected margin to be a number or auto, got {self.margin!r}") from None
 
-    def _aggregate(self) -> Aggregate:
-        name = self.aggregate.replace("-", " ").replace("mean log ", "mean log-")
-        if name not in AGGREGATES:
-            known = ", ".join(a.replace(" ", "-") for a in AGGREGATES)
-            raise CertmaskError(f"expected aggregate to be one of {known}, got {self.aggregate!r}")
-        return AGGREGATES[name]()
-
 
 def pick_backend(backend: str, device: str) -> str:
-    """``auto`` takes OpenVINO on a CPU where it is installed."""
-    if backend != "auto":
-        return backend
-    return "openvino" if device == "cpu" and find_spec("openvino") else "torch"
+    """``auto`` takes what suits the device best."""
+    return default_backend(device) if backend == "auto" else backend
 
 
 def pick_device(device: str) -> str:
     """``auto`` takes the GPU where there is one."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    present_device(device)
-    return device
+    return str(present_device(device))

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from certmask.backends import PRECISIONS, backends_help
+from certmask.rules.registry import REGISTER
+
 ImageOption = Annotated[
     str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
 ]
@@ -28,18 +31,17 @@ ModelOption = Annotated[
 ]
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
-PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, tf32, bf16, fp16, or auto.")]
+PrecisionOption = Annotated[str, typer.Option("--precision", help=f"{', '.join(PRECISIONS)}, or auto.")]
 BatchOption = Annotated[
     int | None,
     typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
 ]
-BackendOption = Annotated[str, typer.Option("--backend", help="torch, openvino (faster on CPUs), or auto.")]
+BackendOption = Annotated[str, typer.Option("--backend", help=backends_help())]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help="jury-recovery, jury-detection, patchcleanser[-challenger], minority-reports, published, undefended; "
-        "repeatable; default: undefended and jury-recovery.",
+        help=f"{', '.join(row.option for row in REGISTER)}; repeatable; default: undefended and jury-recovery.",
     ),
 ]
 PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]

@@ -2,66 +2,97 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import torch
-from torch import nn
+import typer
 
-from certmask.cli.choices import pick_device
-from certmask.cli.console import err, out, percent
-from certmask.cli.sizes import make_patch, parse_size
-from certmask.data import Dataset, Framing, class_folders, load_dataset
-from certmask.errors import CertmaskError
-from certmask.threat import Size
-from certmask.training import Photos, Recipe, read_photos
-from certmask.training.run import Exam, Lesson, train_run
-from certmask.zoo import Card, build_model, load_checkpoint
-from certmask.zoo.card import file_digest, read_card
-from certmask.zoo.checkpoint import load_weights, read_state_dict
-from certmask.zoo.models import checkpoint_path, pretrained_model
-from certmask.zoo.timm_import import import_timm
+from certmask.cli.options import DeviceOption, WeightsOption
+
+if TYPE_CHECKING:
+    from certmask.data import Dataset
+    from certmask.threat import Size
+    from certmask.training import Lessons, Recipe
+    from certmask.zoo import Card
 
 
-def run(
-    data: str,
-    validation: str,
-    name: str,
-    recipe: Recipe,
-    folder: Path,
-    *,
-    weights: str | None,
-    pretrained: bool,
-    image: str | None,
-    crop: float | None,
-    patch: str | None,
-    images: int,
-    precision: str,
-    half: bool,
-    compiled: bool,
-    device: str,
+def train(
+    data: Annotated[
+        str, typer.Argument(help="Training photos: folder of class folders, tar, or CIFAR-10 (FOLDER:train).")
+    ],
+    validation: Annotated[str, typer.Option("--validation", help="Held-out photos, in any form that `certify` takes.")],
+    model: Annotated[str, typer.Option("--model", help="A timm name, or a .safetensors with a card to start from.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for checkpoints, card and curves; continued if there.")],
+    weights: WeightsOption = None,
+    pretrained: Annotated[bool, typer.Option("--pretrained", help="Start from timm's pretrained weights.")] = False,
+    image: Annotated[str | None, typer.Option("--image", help="Input size; default: the model's own.")] = None,
+    crop: Annotated[
+        float | None, typer.Option("--crop", help="Share of the photo that is kept; default: the model's own.")
+    ] = None,
+    cutout: Annotated[str, typer.Option("--cutout", help="none, random (the paper's) or greedy.")] = "random",
+    epochs: Annotated[int, typer.Option("--epochs", min=1)] = 10,
+    batch: Annotated[int, typer.Option("--batch", min=1)] = 64,
+    rate: Annotated[float | None, typer.Option("--rate", help="Default: 0.001 for ViT and MLP, else 0.01.")] = None,
+    decay_every: Annotated[int, typer.Option("--decay-every", min=1, help="Divide the rate by 10 so often.")] = 5,
+    weight_decay: Annotated[float, typer.Option("--weight-decay", min=0.0)] = 0.0,
+    optimizer: Annotated[str, typer.Option("--optimizer", help="sgd or adamw.")] = "sgd",
+    schedule: Annotated[str, typer.Option("--schedule", help="steps (the paper's) or cosine.")] = "steps",
+    warm_up: Annotated[float, typer.Option("--warm-up", help="Epochs in which the rate rises from 0.")] = 0.0,
+    smoothing: Annotated[float, typer.Option("--smoothing", help="Label smoothing.")] = 0.0,
+    zoom: Annotated[float, typer.Option("--zoom", help="Smallest share of a side that a random crop keeps.")] = 1.0,
+    shift: Annotated[int, typer.Option("--shift", help="Most pixels by which a photo is moved.")] = 0,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    patch: Annotated[
+        str | None, typer.Option("--patch", help="Patch of the final figures; default: 1/7 of the side.")
+    ] = None,
+    images: Annotated[int, typer.Option("--images", min=1, help="Held-out photos for the certified figures.")] = 500,
+    precision: Annotated[str, typer.Option("--precision", help="Of the certified figures; see `certify`.")] = "auto",
+    half: Annotated[bool, typer.Option("--half", help="Save (and measure) the weights rounded to fp16.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the network: worth it on a GPU.")] = False,
+    device: DeviceOption = "auto",
 ) -> None:
-    """Train, save, measure, and print the card's figures."""
-    device = pick_device(device)
-    classes = class_folders(data)
-    if len(classes) < 2:
-        raise CertmaskError(f"expected at least 2 classes to train on, got {len(classes)}")
-    torch.manual_seed(recipe.seed)
-    model, card = starting_point(name, classes, parse_size(image, "image") if image else None, weights, pretrained)
-    threat = make_patch(patch, card.size)
-    threat.positions(card.size)
-    framing = Framing(card.crop if crop is None else crop)
-    train, held_out = (load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation))
-    out.print(
-        f"{card.architecture} at {card.size[0]}×{card.size[1]}, {len(train)} photos of {len(classes)} classes, {device}"
+    """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
+    from certmask.cli.choices import pick_device
+    from certmask.cli.console import out as console
+    from certmask.cli.sizes import make_patch, parse_size
+    from certmask.data import Framing, class_folders, load_dataset
+    from certmask.training import Exam, Recipe, paper_rate, starting_point, train_and_examine
+    from certmask.zoo.models import architecture_of
+
+    recipe = Recipe(
+        epochs=epochs,
+        batch=batch,
+        rate=paper_rate(architecture_of(model)) if rate is None else rate,
+        decay_every=decay_every,
+        weight_decay=weight_decay,
+        cutout=cutout,
+        seed=seed,
+        optimizer=optimizer,
+        schedule=schedule,
+        warm_up=warm_up,
+        smoothing=smoothing,
+        zoom=zoom,
+        shift=shift,
     )
-    lessons, check = (Lesson(photos, _read(photos, card.size)) for photos in (train, held_out))
-    card = train_run(model, card, recipe, lessons, check, Exam(threat, images, precision), folder, device=device,
-                     half=half, compiled=compiled, progress=lambda entry: _print_epoch(entry, recipe))  # fmt: skip
-    _print_figures(card, folder)
+    device, classes = pick_device(device), class_folders(data)
+    size = parse_size(image, "image") if image else None
+    network, card = starting_point(model, classes, size, weights=weights, pretrained=pretrained, seed=seed)
+    exam = Exam(make_patch(patch, card.size), images, precision)
+    exam.patch.positions(card.size)
+    framing = Framing(card.crop if crop is None else crop)
+    sets = [load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation)]
+    height, width = card.size
+    console.print(f"{card.architecture} at {height}×{width}, {len(sets[0])} photos of {len(classes)} classes, {device}")
+    lessons, held_out = (_read(dataset, card.size) for dataset in sets)
+    card = train_and_examine(network, card, recipe, lessons, held_out, exam, out, device=device, half=half,
+                             compiled=compile, progress=lambda entry: _print_epoch(entry, recipe))  # fmt: skip
+    _print_figures(card, out)
 
 
 def _print_epoch(entry: dict[str, float], recipe: Recipe) -> None:
+    from certmask.cli.console import out
+    from certmask.results.kinds import percent
+
     out.print(
         f"epoch {entry['epoch']:.0f}/{recipe.epochs}: loss {entry['loss']:.4f}, "
         f"training {percent(entry['training_accuracy'])} %, validation {percent(entry['validation_accuracy'])} %"
@@ -69,6 +100,9 @@ def _print_epoch(entry: dict[str, float], recipe: Recipe) -> None:
 
 
 def _print_figures(card: Card, folder: Path) -> None:
+    from certmask.cli.console import out
+    from certmask.results.kinds import percent
+
     metrics = card.metrics
     out.print(
         f"{metrics['images']} held-out photos, {'×'.join(map(str, metrics['patch']))} patch: "
@@ -79,60 +113,13 @@ def _print_figures(card: Card, folder: Path) -> None:
     )
 
 
-def starting_point(
-    name: str, classes: list[str], size: Size | None, weights: str | None, pretrained: bool
-) -> tuple[nn.Module, Card]:
-    """A network for these classes: fresh, from local weights, pretrained, or from a checkpoint with a card."""
-    checkpoint = checkpoint_path(name)
-    if weights is not None and pretrained:
-        raise CertmaskError(f"expected either local or pretrained weights, got both ({weights} and --pretrained)")
-    if checkpoint is not None:
-        if weights is not None or pretrained:
-            raise CertmaskError(f"expected no further weights for {name}, which brings its own, got some")
-        model, card = load_checkpoint(checkpoint)
-        if size is not None and size != card.size:
-            raise CertmaskError(f"expected the card's input size {card.size}, got {size}")
-        if card.classes != tuple(classes):
-            raise CertmaskError(
-                f"expected the card's classes {', '.join(card.classes[:3])} …, got {', '.join(classes[:3])} …"
-            )
-        return model, replace(card, data={"start": f"{card.architecture} with a card, sha256 {card.sha256[:16]}"})
-    timm = import_timm()
-    config = timm.get_pretrained_cfg(name)
-    size = size or (tuple(config.input_size[1:]) if config else (224, 224))
-    mean, std, crop = (config.mean, config.std, config.crop_pct) if config else ((0.5,) * 3, (0.25,) * 3, 0.875)
-    if pretrained:
-        model, start = pretrained_model(name, num_classes=len(classes)), "pretrained through timm"
-    elif weights is not None:
-        model = _with_new_head(name, Path(weights), len(classes), size)
-        start = f"local weights, sha256 {file_digest(Path(weights))[:16]}"
-    else:
-        model, start = build_model(name, len(classes), size), "random weights"
-    return model, Card(name, tuple(classes), size, tuple(mean), tuple(std), float(crop), data={"start": start})
-
-
-def architecture(name: str) -> str:
-    """The architecture that a model's name stands for: that on the card of a checkpoint, else the name itself."""
-    checkpoint = checkpoint_path(name)
-    return name if checkpoint is None else read_card(checkpoint).architecture
-
-
-def _with_new_head(name: str, weights: Path, classes: int, size: Size) -> nn.Module:
-    """Local weights of a model with another number of classes: everything but the last layer."""
-    state = read_state_dict(weights)
-    model = build_model(name, classes, size)
-    own = model.state_dict()
-    head = {key for key in own if key in state and own[key].shape != state[key].shape}
-    if not all(key.startswith(("head", "fc", "classifier")) for key in head):
-        raise CertmaskError(f"expected weights of {name} in {weights}, got other shapes at {sorted(head)[0]}")
-    load_weights(model, {**state, **{key: own[key] for key in head}}, name, weights)
-    return model
-
-
-def _read(dataset: Dataset, size: Size) -> Photos:
+def _read(dataset: Dataset, size: Size) -> Lessons:
     """The photos, with a bar while they are read into memory."""
     from rich.progress import Progress
 
+    from certmask.cli.console import err
+    from certmask.training import read_lessons
+
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(f"reading {dataset.name}", total=len(dataset))
-        return read_photos(dataset, size, lambda n: bar.advance(task, n))
+        return read_lessons(dataset, size, lambda n: bar.advance(task, n))

@@ -4,6 +4,7 @@ from certmask.covers.cover import Cover, cover_text, custom_cover
 from certmask.covers.default import default_cover
 from certmask.covers.tilings import (
     TILINGS,
+    cover_from,
     minimal_cover,
     offset_cover,
     patchcleanser_cover,
@@ -14,6 +15,7 @@ from certmask.covers.tilings import (
 __all__ = [
     "TILINGS",
     "Cover",
+    "cover_from",
     "cover_text",
     "custom_cover",
     "default_cover",

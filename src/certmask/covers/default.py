@@ -1,16 +1,24 @@
-"""A cover for those who do not want to choose one: docs/results.md has the measurement that it is taken from."""
+"""Covers for those who do not want to choose one: docs/results.md has the measurement that they are taken from."""
 
 from __future__ import annotations
 
 from certmask.covers.cover import Cover
-from certmask.covers.tilings import spread_cover
-from certmask.geometry import reach, smallest_mask
+from certmask.covers.tilings import TILINGS, spread_cover
+from certmask.errors import CoverError
+from certmask.geometry import minimum_masks, reach, smallest_mask
 from certmask.threat import Patch, Size, checked_size
 
 FOLD = (2, 2)
 PER_AXIS = (4, 4)
 SINGLE_PER_AXIS = (6, 6)
 """Masks per axis where one mask per place is asked for."""
+
+MOST_MASKS = 200_000
+
+
+def default_patch(image: Size) -> Patch:
+    """A seventh of the model's input along each side: 32×32 on 224×224."""
+    return Patch(*(max(1, round(side / 7)) for side in image))
 
 
 def default_mask(image: Size, patch: Patch, fold: Size = FOLD) -> Size:
@@ -25,7 +33,44 @@ def default_fold(patch: Patch, mask: Size) -> Size:
 
 
 def default_cover(image: Size | int, patch: Patch) -> Cover:
-    """Every place 2×2 times, for ``JuryRecovery("aligned")``: 81 masks and at most 881 passes against 32 px on 224."""
+    """Every place 2×2 times, for ``JuryRecovery("aligned")``: 81 masks and at most 881 passes against 32 px on 224.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    """
     image = checked_size(image, "image")
     mask = default_mask(image, patch)
     return spread_cover(image, patch, mask, default_fold(patch, mask))
+
+
+def mask_and_fold(
+    image: Size, patch: Patch, tiling: str, mask: Size | None, fold: Size | None, many: bool
+) -> tuple[Size, Size]:
+    """What was asked for; what was left open is chosen: several masks per place where ``many`` are worth it."""
+    many = many and tiling == "spread"
+    wanted = fold if fold is not None else FOLD if many else (1, 1)
+    size = mask if mask is not None else default_mask(image, patch, wanted)
+    return size, default_fold(patch, size) if many and fold is None else wanted
+
+
+def suited_cover(
+    image: Size,
+    patch: Patch,
+    tiling: str = "spread",
+    mask: Size | None = None,
+    fold: Size | None = None,
+    *,
+    many: bool = True,
+) -> Cover:
+    """The cover that is asked for, as far as it is; an error if it has more masks than anybody could want."""
+    if tiling not in TILINGS:
+        raise CoverError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
+    size, folds = mask_and_fold(image, patch, tiling, mask, fold, many)
+    count = minimum_masks(image, patch, size, folds[0] * folds[1])
+    if count > MOST_MASKS:
+        raise CoverError(f"expected a cover of at most {MOST_MASKS:,} masks, got {count:,} or more: take a larger mask")
+    if tiling == "patchcleanser":
+        if folds != (1, 1):
+            raise CoverError(f"expected fold 1x1 for the patchcleanser tiling, got {folds[0]}x{folds[1]}")
+        return TILINGS[tiling](image, patch, mask=size)
+    return TILINGS[tiling](image, patch, size, folds)

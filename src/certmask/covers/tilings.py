@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from certmask.covers.axis import clamped_starts, minimal_starts, spread_starts
 from certmask.covers.cover import Cover, build
-from certmask.errors import CoverError
+from certmask.errors import CoverError, ResultsError
 from certmask.geometry import Mask, reach, smallest_mask
 from certmask.geometry.paper import effective_coverage
 from certmask.threat import Patch, Size, checked_size
@@ -94,3 +95,22 @@ TILINGS: dict[str, Callable[..., Cover]] = {
     "offset": offset_cover,
     "patchcleanser": patchcleanser_cover,
 }
+
+
+def cover_from(description: dict[str, Any]) -> Cover:
+    """The cover that ``Cover.describe`` described; an error if it cannot be rebuilt to the last mask."""
+    tiling = description["tiling"]
+    if tiling not in TILINGS:
+        raise ResultsError(f"expected a tiling among {', '.join(TILINGS)}, got {tiling!r}")
+    image, patch, mask = tuple(description["image"]), Patch(*description["patch"]), tuple(description["mask"])
+    if tiling == "patchcleanser":
+        cover = TILINGS[tiling](image, patch, mask=mask)
+    else:
+        cover = TILINGS[tiling](image, patch, mask, tuple(description["fold"]))
+    rebuilt = cover.describe()
+    for key in {**description, **rebuilt}:
+        if description.get(key) != rebuilt.get(key):
+            raise ResultsError(
+                f"expected the cover with {key} {description.get(key)!r}, got {rebuilt.get(key)!r} when it was rebuilt"
+            )
+    return cover

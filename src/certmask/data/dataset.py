@@ -9,15 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from PIL import Image
-from torch import Tensor
 
 from certmask.data.framing import Framing
 from certmask.data.photo import to_tensor
 from certmask.errors import DataError
 from certmask.threat import Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
-from torch import Tensor
 
 from certmask.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 
@@ -33,10 +36,23 @@ def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
         raise DataError(f"expected a readable image in {name}, got {_reason(error)}") from None
 
 
-def to_tensor(photo: Image.Image) -> Tensor:
+def to_array(photo: Image.Image) -> NDArray[np.float32]:
     """``[3, height, width]`` in [0, 1]."""
-    pixels = torch.from_numpy(np.asarray(photo, dtype=np.uint8).copy())
-    return pixels.permute(2, 0, 1).float() / 255
+    pixels: NDArray[np.float32] = np.asarray(photo, dtype=np.uint8).transpose(2, 0, 1).astype(np.float32)
+    pixels /= np.float32(255)
+    return pixels
+
+
+def to_tensor(photo: Image.Image) -> Tensor:
+    """The same as a tensor."""
+    import torch
+
+    return torch.from_numpy(to_array(photo))
+
+
+def pixel_digest(image: NDArray[Any] | Tensor) -> str:
+    """What a results file records of a model input: the same for an array and for the tensor made of it."""
+    return hashlib.sha256(np.asarray(image).tobytes()).hexdigest()[:16]
 
 
 def _eight_bits(photo: Image.Image) -> Image.Image:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from certmask.certificate import Certificate, Guarantee
 from certmask.classifier import Classifier, Colour, checked_images
 from certmask.covers import Cover
-from certmask.defences.masked import MaskedDefence, Outcome, examine
+from certmask.defences.masked import MaskedDefence
+from certmask.defences.protocol import Outcome, asked_marks, examine, noted
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.rules import JuryRecovery, Rule
+from certmask.rules.rule import Asking
+from certmask.votes import Ask, VoteStore
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,45 @@ class Proof:
         return sum(c.holds for c in self.certificates) / len(self.certificates)
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """Why a defence answered as it did about one picture.
+
+    ``votes`` has the class and the confidence of every single mask; ``claims`` the class that each hypothesis about the
+    patch's place claims, ``hypotheses`` the masks that speak for it; ``duels`` counts the two-mask passes that were
+    asked for to decide between them. ``certificate`` is about the answer, should the picture be clean.
+    """
+
+    label: int
+    alert: bool
+    passes: int
+    certificate: Certificate
+    votes: tuple[tuple[int, float], ...]
+    hypotheses: tuple[tuple[int, ...], ...]
+    claims: tuple[int, ...]
+    duels: int
+
+    def why(self, names: Sequence[str] | None = None) -> str:
+        """The reason in one sentence."""
+        counts = Counter(self.claims).most_common()
+        said = [f"{n} {'claims' if n == 1 else 'claim'} {names[c] if names else f'class {c}'}" for c, n in counts]
+        if len(said) == 1:
+            return f"all {len(self.claims)} places agree"
+        duels = f"; {self.duels} passes with two masks decided between them" if self.duels else ""
+        return f"of {len(self.claims)} places {', '.join(said)}{duels}"
+
+
 class Defence:
-    """``shield(images)`` answers; ``shield.certify(images, labels)`` proves, for any patch the cover was made for.
+    """``shield(images)`` answers; ``shield.certify(images, labels)`` proves; ``shield.explain(images)`` says why.
 
     The certificate holds for this very object: same weights, precision, fill colour, masks and preprocessing.
+
+    model: an ``nn.Module`` or callable that maps images to logits, or a ``Classifier``
+    cover: the masks, made for a threat and for the size of the model's input
+    rule: how votes become an answer; ``JuryRecovery()`` if none is given
+    fill: the colour of the masks, three numbers in [0, 1]; the classifier's mean if none is given
+    progress: called with the number of passes after every batch
+    Everything else (``mean``, ``std``, ``device``, ``precision``, …) goes to ``Classifier``.
     """
 
     def __init__(
@@ -102,18 +142,56 @@ class Defence:
                 f"expected one whole-number label per image, got {truth.shape} for {len(images)} images"
             )
         outcomes = self._examine(images, truth.tolist())
-        rule, cover = self.defence.rule, self.defence.cover
+        function = self.engine.describe()
         certificates = tuple(
-            rule.certificate(cover, label, bool(outcome.certified), self.engine.describe())
+            self.defence.certificate(label, bool(outcome.certified), function)
             for label, outcome in zip(truth.tolist(), outcomes, strict=True)
         )
-        return Proof(certificates, _answer(outcomes), truth, rule.guarantee)
+        return Proof(certificates, _answer(outcomes), truth, self.defence.guarantee)
+
+    def explain(self, images: Tensor) -> list[Explanation]:
+        """Answer, try to certify the answer, and say who voted what and which places claim what."""
+        images = checked_images(images, self.classifier.size)
+        with self._one_at_a_time:
+            return explain(self.engine, images, self.defence)
 
     def _examine(self, images: Tensor, labels: list[int] | None) -> list[Outcome]:
         images = checked_images(images, self.classifier.size)
         with self._one_at_a_time:
             findings = sorted(examine(self.engine, images, labels, [self.defence]), key=lambda f: f.number)
         return [finding.value[0] for finding in findings]
+
+
+def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) -> list[Explanation]:
+    """Why a defence answers as it does, picture by picture, clean or attacked."""
+
+    def program(_: list[int], store: VoteStore) -> Asking[list[Explanation]]:
+        votes, asked = engine.votes(defence.cover, store), list[Ask]()
+        decisions = yield from noted(defence.deciding(engine, store), asked)
+        labels = np.array([decision.label for decision in decisions])
+        marks = asked_marks(store, asked)
+        duels = (marks & (store.passes.sizes > 1)).sum(axis=1)
+        holds = yield from defence.certifying(engine, store, labels)
+        claims = yield from defence.rule.claims(votes)
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        heads = votes.heads(singles)
+        return [
+            Explanation(
+                decision.label,
+                decision.alert,
+                int(marks[n].sum()),
+                defence.certificate(decision.label, bool(holds[n]), engine.describe()),
+                tuple(zip(heads.labels[n].tolist(), heads.confidence[n].tolist(), strict=True)),
+                tuple(defence.rule.hypotheses(defence.cover)),
+                tuple(claims[n].tolist()),
+                int(duels[n]),
+            )
+            for n, decision in enumerate(decisions)
+        ]
+
+    findings = sorted(engine.run(images, program, clean=False), key=lambda finding: finding.number)
+    return [finding.value for finding in findings]
 
 
 def _answer(outcomes: Sequence[Outcome]) -> Answer:

@@ -1,5 +1,5 @@
 """Images × masks → votes."""
 
-from certmask.engine.engine import Engine, Finding
+from certmask.engine.engine import Archive, Engine, Finding
 
-__all__ = ["Engine", "Finding"]
+__all__ = ["Archive", "Engine", "Finding"]

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,16 +20,20 @@ from certmask.engine.forward import Forward
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking
-from certmask.votes import Votes, VoteStore
+from certmask.votes import Ask, Ballot, Passes, Votes, VoteStore
 
 T = TypeVar("T")
-Program = Callable[[int, VoteStore], Asking[T]]
-"""What to find out about one image: yields the passes it needs (in the store's numbering) and returns its finding."""
+COHORT = {"cuda": 32, "cpu": 1}
+"""Pictures that rules look at together: on a GPU many, so that it need not wait; on a CPU each is done sooner."""
+
+Program = Callable[[list[int], VoteStore], Asking[list[T]]]
+"""What to find out about a cohort of images: given their numbers and their votes, yields the passes that it needs and
+returns one finding per image."""
 
 
 @dataclass
 class Finding(Generic[T]):
-    """A program's result on one image, with what it cost."""
+    """A program's result on one image, with what it cost; ``passes`` are those that were really made."""
 
     number: int
     value: T
@@ -36,24 +41,35 @@ class Finding(Generic[T]):
     seconds: float
 
 
-@dataclass
-class _Case(Generic[T]):
-    """One image in work."""
+class Archive(Protocol):
+    """Votes that outlive a run, by the images' numbers and by the engine's numbers of passes."""
 
-    number: int
-    slot: int
+    def recall(self, number: int, passes: Passes) -> tuple[IntArray, Tensor]:
+        """Passes ``[n]`` that were made before, and their probabilities ``[n, classes]``."""
+
+    def keep(self, number: int, passes: Passes, made: IntArray, probabilities: Tensor) -> None:
+        """Write down all votes about one image."""
+
+
+@dataclass
+class _Cohort(Generic[T]):
+    """Some images in work."""
+
+    numbers: list[int]
+    slots: IntArray
     store: VoteStore
-    asking: Asking[T]
-    pending: IntArray
+    asking: Asking[list[T]]
+    pending: Ask
+    made: IntArray
     seconds: float = 0.0
 
 
 class Engine:
-    """Runs one program per image and answers what the programs ask for, batch by batch.
+    """Runs a program on images, cohort by cohort, and answers what it asks for, batch by batch.
 
     Every batch has the classifier's fixed shape and is filled from as many images as it takes. Images are admitted
     only while the votes in memory stay below ``memory`` bytes, however many masks there are. On a GPU, rules look at
-    the votes of one batch while the next one is computed.
+    the votes of one batch while the next one is computed. ``together`` is the most masks that one pass hides.
     """
 
     def __init__(
@@ -63,126 +79,152 @@ class Engine:
         *,
         fill: Colour | None = None,
         memory: int = 1 << 30,
+        cohort: int | None = None,
+        together: int = 2,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.classifier, self.memory, self.progress = classifier, memory, progress
         self.fill: Colour = classifier.mean if fill is None else fill
-        self.forward = Forward(classifier, covers, self.fill)
-        self._index = {cover: self.forward.masks.index(cover) for cover in covers}
+        self.forward = Forward(classifier, covers, self.fill, together)
+        masks = self.forward.masks
+        self.passes = Passes(len(masks))
+        self._ballots = {cover: Ballot(cover, self.passes, masks.index(cover)) for cover in covers}
+        a_picture = 8 * (len(masks) + 1) * classifier.classes * 4
+        most = COHORT.get(classifier.device.type, 1) if cohort is None else cohort
+        self.cohort = max(min(most, memory // a_picture, self.forward.slots), 1)
         self._busy = Lock()
         self._aside = _urgent_stream(classifier.device)
 
     def votes(self, cover: Cover, store: VoteStore) -> Votes:
         """The store as a rule on ``cover`` sees it."""
-        if cover not in self._index:
+        if cover not in self._ballots:
             raise CoverError(f"expected one of the covers that the engine was made for, got {cover}")
-        return Votes(cover, store, self._index[cover])
+        return Votes(self._ballots[cover], store)
 
     def describe(self) -> dict[str, Any]:
         """The function that is certified: the classifier and the colour of its masks."""
         return {**self.classifier.describe(), "fill": list(self.fill)}
 
-    def run(self, images: Iterable[Tensor], program: Program[T], *, clean: bool = True) -> Iterator[Finding[T]]:
-        """Findings in the order in which they are ready; ``program`` is called with each image's number and store.
+    def run(
+        self, images: Iterable[Tensor], program: Program[T], *, clean: bool = True, archive: Archive | None = None
+    ) -> Iterator[Finding[T]]:
+        """Findings in the order in which they are ready; ``program`` is called with cohorts of images' numbers.
 
         On ``clean`` images a vote that is NaN or infinite is an error. On others a patch may have brought it about: it
-        counts for no class, and only an image without any vote is an error.
+        counts for no class, and only an image without any vote is an error. What ``archive`` has is not made again.
         """
         if not self._busy.acquire(blocking=False):
             raise CertmaskError("expected one run at a time on an engine, got a second one before the first had ended")
         try:
-            yield from self._run(images, program, clean)
+            yield from self._run(images, program, clean, archive)
         finally:
             self._busy.release()
 
-    def _run(self, images: Iterable[Tensor], program: Program[T], clean: bool) -> Iterator[Finding[T]]:
+    def _run(
+        self, images: Iterable[Tensor], program: Program[T], clean: bool, archive: Archive | None
+    ) -> Iterator[Finding[T]]:
         self.forward.warm_up()
         waiting = enumerate(images)
         self._free = list(range(self.forward.slots))
-        cases: list[_Case[T]] = []
-        answered: list[_Case[T]] = []
+        cohorts: list[_Cohort[T]] = []
+        answered: list[_Cohort[T]] = []
         more = True
-        while more or cases:
+        while more or cohorts:
             ready, event = answered, self._mark()
-            pending = sum(len(case.pending) for case in cases)
-            answered = self._launch(cases) if pending >= self.classifier.batch or (pending and not ready) else []
+            pending = sum(len(cohort.pending) for cohort in cohorts)
+            answered = self._launch(cohorts) if pending >= self.classifier.batch or (pending and not ready) else []
             with self._beside(event):
-                findings = [finding for case in ready for finding in self._advance(case, cases, clean)]
-                while more and self._free and self._room(cases):
-                    number, image = next(waiting, (-1, None))
-                    if image is None:
-                        more = False
-                    else:
-                        cases.append(self._admit(number, image, program))
-                        findings += self._advance(cases[-1], cases, clean)
+                findings = [f for cohort in ready for f in self._advance(cohort, cohorts, clean, archive)]
+                while more and len(self._free) >= self.cohort and self._room(cohorts):
+                    admitted = list(islice(waiting, self.cohort))
+                    more = len(admitted) == self.cohort
+                    if admitted:
+                        cohorts.append(self._admit(admitted, program, archive))
+                        findings += self._advance(cohorts[-1], cohorts, clean, archive)
             yield from findings
 
-    def _admit(self, number: int, image: Tensor, program: Program[T]) -> _Case[T]:
-        slot = self._free.pop()
-        self.forward.put(slot, image)
-        store = VoteStore(len(self.forward.masks), self.classifier.classes, self.classifier.device)
-        return _Case(number, slot, store, program(number, store), np.empty((0, 2), dtype=np.int64))
+    def _admit(
+        self, admitted: Sequence[tuple[int, Tensor]], program: Program[T], archive: Archive | None
+    ) -> _Cohort[T]:
+        slots = np.array([self._free.pop() for _ in admitted])
+        store = VoteStore(len(admitted), self.passes, self.classifier.classes, self.classifier.device)
+        for place, (number, image) in enumerate(admitted):
+            self.forward.put(int(slots[place]), image)
+            if archive is not None:
+                passes, probabilities = archive.recall(number, self.passes)
+                store.add(Ask(np.full(len(passes), place), passes), probabilities.to(self.classifier.device))
+        numbers = [number for number, _ in admitted]
+        made = np.zeros(len(admitted), dtype=np.int64)
+        return _Cohort(numbers, slots, store, program(numbers, store), Ask.nothing(), made)
 
-    def _room(self, cases: list[_Case[T]]) -> bool:
-        """Admit another image while fewer than two batches wait and the votes in work fit into memory."""
-        pending = sum(len(case.pending) for case in cases)
-        votes = pending + sum(case.store.count for case in cases)
+    def _room(self, cohorts: list[_Cohort[T]]) -> bool:
+        """Admit another cohort while fewer than two batches wait and the votes in work fit into memory."""
+        pending = sum(len(cohort.pending) for cohort in cohorts)
+        votes = pending + sum(cohort.store.count for cohort in cohorts)
         fits = votes * self.classifier.classes * 4 < self.memory
-        return not cases or (pending < 2 * self.classifier.batch and fits)
+        return not cohorts or (pending < 2 * self.classifier.batch and fits)
 
-    def _advance(self, case: _Case[T], cases: list[_Case[T]], clean: bool) -> Iterator[Finding[T]]:
+    def _advance(
+        self, cohort: _Cohort[T], cohorts: list[_Cohort[T]], clean: bool, archive: Archive | None
+    ) -> Iterator[Finding[T]]:
         """Let a program go on until it asks for passes that are not there yet, or ends."""
         start = time.perf_counter()
-        while not len(case.pending):
+        while not len(cohort.pending):
             try:
-                case.pending = case.store.missing(next(case.asking))
+                cohort.pending = cohort.store.missing(next(cohort.asking))
             except StopIteration as stop:
-                self._check_voices(case.store, clean)
-                cases.remove(case)
-                self._free.append(case.slot)
-                seconds = case.seconds + time.perf_counter() - start
-                yield Finding(case.number, stop.value, case.store.count, seconds)
+                self._check_voices(cohort.store, clean)
+                cohorts.remove(cohort)
+                self._free += cohort.slots.tolist()
+                seconds = (cohort.seconds + time.perf_counter() - start) / len(cohort.numbers)
+                for place, (number, value) in enumerate(zip(cohort.numbers, stop.value, strict=True)):
+                    if archive is not None:
+                        archive.keep(number, self.passes, *cohort.store.cast(place))
+                    yield Finding(number, value, int(cohort.made[place]), seconds)
                 return
-        case.seconds += time.perf_counter() - start
+        cohort.seconds += time.perf_counter() - start
 
     def _check_voices(self, store: VoteStore, clean: bool) -> None:
-        silent = store.heads()[:, 1] == 0
-        if silent.any() if clean else silent.all():
-            raise self.classifier.no_numbers() from None
+        for picture in range(store.pictures):
+            silent = store.heads()[store.rows_of(picture), 1] == 0
+            if silent.any() if clean else silent.all():
+                raise self.classifier.no_numbers() from None
 
-    def _launch(self, cases: list[_Case[T]]) -> list[_Case[T]]:
-        """Fill one batch from the cases in order, start it, and return the cases whose every request is under way."""
+    def _launch(self, cohorts: list[_Cohort[T]]) -> list[_Cohort[T]]:
+        """Fill one batch from the cohorts in order, start it, and return those whose every request is under way."""
         start = time.perf_counter()
-        share: list[tuple[_Case[T], IntArray]] = []
+        share: list[tuple[_Cohort[T], Ask]] = []
         space = self.classifier.batch
-        for case in cases:
-            taken, case.pending = case.pending[:space], case.pending[space:]
+        for cohort in cohorts:
+            taken, cohort.pending = cohort.pending.split(space)
             if len(taken):
-                share.append((case, taken))
+                share.append((cohort, taken))
                 space -= len(taken)
             if not space:
                 break
         if self._aside:
             torch.cuda.current_stream().wait_stream(self._aside)
-        slots = np.concatenate([np.full(len(taken), case.slot) for case, taken in share])
+        slots = np.concatenate([cohort.slots[taken.pictures] for cohort, taken in share])
+        sets = self.passes.sets(np.concatenate([taken.passes for _, taken in share]))
         try:
-            outputs, heads = self.forward(slots, np.concatenate([taken for _, taken in share]))
+            outputs, heads = self.forward(slots, sets)
         except torch.OutOfMemoryError:
-            for case, taken in share:
-                case.pending = np.concatenate([taken, case.pending])
+            for cohort, taken in share:
+                cohort.pending = Ask.joined([taken, cohort.pending])
             self.classifier.halve()
             return []
         begin = 0
-        for case, taken in share:
+        for cohort, taken in share:
             part = slice(begin, begin + len(taken))
-            case.store.add(taken, outputs[part], heads[part])
+            cohort.store.add(taken, outputs[part], heads[part])
+            cohort.made += np.bincount(taken.pictures, minlength=len(cohort.numbers))
             begin = part.stop
         seconds = time.perf_counter() - start
-        for case, taken in share:
-            case.seconds += seconds * len(taken) / begin
+        for cohort, taken in share:
+            cohort.seconds += seconds * len(taken) / begin
         if self.progress:
             self.progress(begin)
-        return [case for case, _ in share if not len(case.pending)]
+        return [cohort for cohort, _ in share if not len(cohort.pending)]
 
     def _mark(self) -> torch.cuda.Event | None:
         """The point on the device up to which all votes are there."""

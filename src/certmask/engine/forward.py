@@ -12,9 +12,9 @@ from torch import Tensor
 from certmask.classifier import Classifier, Colour, checked_images, compile_options, float32_mode
 from certmask.covers import Cover
 from certmask.engine.masking import MaskTable
-from certmask.errors import ClassifierError
+from certmask.errors import ClassifierError, VoteError
 from certmask.geometry import IntArray
-from certmask.votes import head_of
+from certmask.votes import NONE, head_of
 
 
 class Forward:
@@ -23,12 +23,12 @@ class Forward:
     Masking, normalization, model and softmax are one function; on a GPU it is compiled once for its fixed shape.
     """
 
-    def __init__(self, classifier: Classifier, covers: Sequence[Cover], fill: Colour) -> None:
+    def __init__(self, classifier: Classifier, covers: Sequence[Cover], fill: Colour, together: int = 2) -> None:
         if len(fill) != 3 or not all(0 <= c <= 1 for c in fill):
             raise ClassifierError(f"expected a fill colour of three numbers in [0, 1], got {fill}")
         self.classifier = classifier
         self.masks = MaskTable(covers, classifier.size, classifier.device)
-        self.slots = 2 * classifier.batch
+        self.slots, self.together = 2 * classifier.batch, together
         self._fill = torch.tensor(fill, device=classifier.device).view(1, 3, 1, 1)
         self._images = torch.zeros(self.slots, 3, *classifier.size, device=classifier.device)
         self._step = self._compiled() if classifier.compiled else self._plain_step
@@ -48,9 +48,8 @@ class Forward:
         """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""
         if self._warm:
             return
-        nothing = np.zeros(1, dtype=np.int64)
         try:
-            self(nothing, np.stack([nothing - 1, nothing - 1], axis=1))
+            self(np.zeros(1, dtype=np.int64), np.full((1, 1), NONE))
         except torch.OutOfMemoryError:
             self.classifier.halve()
             self.warm_up()
@@ -64,19 +63,22 @@ class Forward:
         self._warm = True
 
     @torch.inference_mode()
-    def __call__(self, slots: IntArray, pairs: IntArray) -> tuple[Tensor, Tensor]:
-        """Probabilities ``[batch, classes]`` and heads of the images in ``slots`` under ``pairs [n, 2]`` of masks.
+    def __call__(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
+        """Probabilities ``[batch, classes]`` and heads of the images in ``slots [n]`` under ``sets [n, masks]``.
 
         The heads are on the host, or on their way there until the device has done what it was given so far.
         """
         batch = self.classifier.batch
-        outputs, heads = self.unpadded(_padded(slots, batch), _padded(pairs, batch))
+        outputs, heads = self.unpadded(_padded(slots, batch), _padded(sets, batch))
         return outputs, heads if heads.device.type == "cpu" else self._fetch(heads)
 
     @torch.inference_mode()
-    def unpadded(self, slots: IntArray, pairs: IntArray) -> tuple[Tensor, Tensor]:
+    def unpadded(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
         """The same for a batch of any size, on the device."""
-        where, which = self._send(slots), self._send(pairs)
+        if sets.shape[1] > self.together:
+            raise VoteError(f"expected at most {self.together} masks in a pass, got {sets.shape[1]}")
+        width = self.together - sets.shape[1]
+        where, which = self._send(slots), self._send(np.pad(sets, ((0, 0), (0, width)), constant_values=NONE))
         with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
             return self._step(self._images, where, self.masks.rows[which], self.masks.columns[which])
 
@@ -98,7 +100,7 @@ class Forward:
         return outputs, head_of(outputs)
 
     def _hide(self, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Fill what either mask of a pair covers: ``rows [n, 2, height]``, ``columns [n, 2, width]``."""
+        """Fill what any mask of a set covers: ``rows [n, masks, height]``, ``columns [n, masks, width]``."""
         hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
         return torch.where(hidden[:, None], self._fill, images)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,10 @@ from torch import Tensor
 from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
+from certmask.geometry.shapes import Run
 from certmask.threat import Size
+
+Footprint = tuple[tuple[Run, ...], tuple[Run, ...]]
 
 
 class MaskTable:
@@ -27,8 +31,8 @@ class MaskTable:
                     f"expected a cover of the model's input {image[0]}×{image[1]}, "
                     f"got one for {cover.image[0]}×{cover.image[1]}"
                 )
-        self._number = {m.footprint(image): 0 for cover in covers for m in cover.masks}
-        self._number = {footprint: number for number, footprint in enumerate(self._number)}
+        different = dict.fromkeys(m.footprint(image) for cover in covers for m in cover.masks)
+        self._number: dict[Any, int] = {footprint: number for number, footprint in enumerate(different)}
         self._image = image
         self.rows = _indicator([f[0] for f in self._number], image[0]).to(device)
         self.columns = _indicator([f[1] for f in self._number], image[1]).to(device)
@@ -36,9 +40,19 @@ class MaskTable:
     def __len__(self) -> int:
         return len(self._number)
 
+    @property
+    def footprints(self) -> list[Footprint]:
+        """The pixels of every mask, in order: runs of rows and runs of columns."""
+        return list(self._number)
+
     def index(self, cover: Cover) -> IntArray:
         """Where each mask of a cover stands in this table."""
         return np.array([self._number[m.footprint(self._image)] for m in cover.masks], dtype=np.int64)
+
+    def numbers(self, footprints: Iterable[Sequence[Sequence[Sequence[int]]]]) -> IntArray:
+        """Where masks with these pixels stand in this table; -1 for one that is not here."""
+        same = [(tuple(map(tuple, rows)), tuple(map(tuple, columns))) for rows, columns in footprints]
+        return np.array([self._number.get(footprint, -1) for footprint in same], dtype=np.int64)
 
 
 def _indicator(runs: Sequence[Sequence[tuple[int, int]]], length: int) -> Tensor:

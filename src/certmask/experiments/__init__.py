@@ -1,17 +1,37 @@
-"""The paper's tables and figures, and more of the same form: declared, run, reported."""
+"""The paper's tables and figures, and more of the same form: declared, run, reported.
 
-from certmask.experiments.catalogue import COUNTS, EXPERIMENTS, PAPER_MODELS, chosen
-from certmask.experiments.experiment import Case, Comparison, Experiment, Plot, Reported, Threat
+An experiment is one declaration and one row here; the row drives the command line, its help, the pages and the tests.
+"""
+
+from certmask.errors import CertmaskError
+from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
+from certmask.experiments.paper_tables import PAPER_MODELS, TABLE1, TABLE2, TABLE3, TABLE4
+from certmask.experiments.sweeps import APPENDIX_D, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, FOLD, PARETO
+
+COUNTS = Experiment("counts", "Masks needed, exactly, and as the paper counts them", "beyond the paper")
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        TABLE1, TABLE2, TABLE3, TABLE4, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, APPENDIX_D, FOLD, PARETO, COUNTS,
+    )
+}  # fmt: skip
+
+
+def chosen(name: str) -> tuple[Experiment, ...]:
+    """The experiments that a name stands for."""
+    if name != "all" and name not in EXPERIMENTS:
+        raise CertmaskError(f"expected {', '.join(EXPERIMENTS)} or all, got {name!r}")
+    return tuple(EXPERIMENTS.values()) if name == "all" else (EXPERIMENTS[name],)
+
 
 __all__ = [
-    "COUNTS",
     "EXPERIMENTS",
     "PAPER_MODELS",
-    "Case",
     "Comparison",
+    "DeclaredDefence",
     "Experiment",
-    "Plot",
+    "LabelledPatch",
     "Reported",
-    "Threat",
     "chosen",
 ]

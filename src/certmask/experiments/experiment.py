@@ -1,16 +1,11 @@
-"""What an experiment is: patches, defences, what the paper reported. Declared once; run and read elsewhere."""
+"""What an experiment is: patches, defences, what the paper reported. Plain data: nothing here builds, runs or reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-from certmask.covers import TILINGS, Cover
-from certmask.defences.masked import MaskedDefence
 from certmask.errors import CertmaskError
-from certmask.geometry import smallest_mask
-from certmask.rules import Rule
 from certmask.threat import Patch, Size
 
 PAPER_SIDE = 224
@@ -23,7 +18,7 @@ def scaled(pixels: int, length: int) -> int:
 
 
 @dataclass(frozen=True)
-class Threat:
+class LabelledPatch:
     """A square patch: how the experiment calls it, and its side on a 224×224 input.
 
     Where a patch plays no part its label is "none"; a cover needs a side all the same.
@@ -37,7 +32,7 @@ class Threat:
         """What a user types to choose it: 2 of "2 %", 30 of "30 px"."""
         return self.label.split()[0]
 
-    def patch(self, image: Size) -> Patch:
+    def on(self, image: Size) -> Patch:
         """The patch on another input, rounded up: never a weaker threat."""
         return Patch(scaled(self.side, image[0]), scaled(self.side, image[1]))
 
@@ -47,47 +42,34 @@ class Threat:
 
 
 @dataclass(frozen=True)
-class Case:
-    """One defence: a rule on a cover whose mask has a side of its own or such that ``per_axis`` masks cover once.
+class DeclaredDefence:
+    """A rule, as the command line calls it, on a cover: the mask has a side, or ``per_axis`` such masks cover once.
 
-    ``paper`` is the method's name in the paper's table, ``series`` the line of a plot that the case is a point of.
-    ``in_logarithms`` marks rules whose margin is not in probabilities: they need one that is given as a number.
+    ``paper`` is the method's name in the paper's table, ``series`` the line of a plot that the defence is a point of.
     """
 
     name: str
     series: str
-    rule: Callable[..., Rule] = field(repr=False)
+    rule: str
     tiling: str
     fold: Size = (1, 1)
     mask: int | None = None
     per_axis: int | None = None
     paper: str = ""
-    in_logarithms: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if (self.mask is None) == (self.per_axis is None):
-            raise CertmaskError(f"expected either mask or per_axis in case {self.name!r}, got both or none")
+            raise CertmaskError(f"expected either mask or per_axis in defence {self.name!r}, got both or none")
 
-    def mask_size(self, patch: Patch, image: Size) -> Size:
-        """The mask on another input; always larger than the patch, as the paper's formulas ask."""
-        if self.mask is not None:
-            return max(scaled(self.mask, image[0]), patch.height + 1), max(scaled(self.mask, image[1]), patch.width + 1)
-        assert self.per_axis is not None
-        return smallest_mask(image, patch, (self.per_axis, self.per_axis))
+    @property
+    def k(self) -> int:
+        return self.fold[0] * self.fold[1]
 
-    def cover(self, threat: Threat, image: Size) -> Cover:
-        patch = threat.patch(image)
-        return _cover(self.tiling, image, patch, self.mask_size(patch, image), self.fold)
-
-    def defence(self, threat: Threat, image: Size, margin: float = 0.0) -> MaskedDefence:
-        return MaskedDefence(self.cover(threat, image), self.rule(margin=margin), self.name)
-
-
-@lru_cache(maxsize=256)
-def _cover(tiling: str, image: Size, patch: Patch, mask: Size, fold: Size) -> Cover:
-    if tiling == "patchcleanser":
-        return TILINGS[tiling](image, patch, mask=mask)
-    return TILINGS[tiling](image, patch, mask, fold)
+    @property
+    def in_logarithms(self) -> bool:
+        """Whether its margin is not in probabilities, so that it must be given as a number."""
+        return self.parameters.get("aggregate") == "mean log-probability"
 
 
 @dataclass(frozen=True)
@@ -110,12 +92,15 @@ class Reported:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A question that is answered on the same images: how many does ``first`` certify that ``second`` does not?"""
+    """A question that is answered on the same images: how many does ``first`` certify that ``second`` does not?
+
+    ``theorem`` says why the first never certifies less; such a comparison is counted, never tested for chance.
+    """
 
     question: str
     first: str
     second: str
-    note: str = ""
+    theorem: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,30 +118,42 @@ class Plot:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure: which patches on which data, which defences, and what the paper says about them."""
+    """One table or figure: which patches on which data, which defences, and what the paper says about them.
+
+    One without patches is arithmetic: nothing is run for it.
+    """
 
     name: str
     title: str
     place: str
-    threats: Mapping[str, tuple[Threat, ...]]
-    cases: Callable[[Threat], tuple[Case, ...]] = field(repr=False)
+    patches: Mapping[str, tuple[LabelledPatch, ...]] = field(default_factory=dict)
+    defences: Callable[[LabelledPatch], tuple[DeclaredDefence, ...]] = field(default=lambda _: (), repr=False)
     reported: tuple[Reported, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     plot: Plot | None = None
     notes: tuple[str, ...] = ()
 
-    def threats_on(self, data: str) -> tuple[Threat, ...]:
+    @property
+    def every_patch(self) -> tuple[LabelledPatch, ...]:
+        return tuple(dict.fromkeys(patch for patches in self.patches.values() for patch in patches))
+
+    @property
+    def methods(self) -> set[str]:
+        """The paper's methods that a defence here stands for."""
+        return {defence.paper for patch in self.every_patch for defence in self.defences(patch)} - {""}
+
+    def patches_on(self, data: str) -> tuple[LabelledPatch, ...]:
         """The patches for a data set; those of ImageNet where it is not one of the paper's."""
-        return self.threats.get(data_key(data), self.threats["imagenet"])
+        return self.patches.get(data_key(data), self.patches.get("imagenet", ()))
 
-    def threat(self, slug: str) -> Threat | None:
+    def patch_called(self, slug: str) -> LabelledPatch | None:
         """The patch that a file name speaks of."""
-        return next((t for threats in self.threats.values() for t in threats if t.slug == slug), None)
+        return next((patch for patch in self.every_patch if patch.slug == slug), None)
 
-    def reported_for(self, case: Case, model: str, data: str, threat: Threat) -> Reported | None:
+    def reported_for(self, defence: DeclaredDefence, model: str, data: str, patch: LabelledPatch) -> Reported | None:
         """What the paper says about this method, this family of models, this data set and patch."""
-        wanted = (case.paper, family(model), data_key(data), threat.label)
-        for reported in self.reported if case.paper else ():
+        wanted = (defence.paper, family(model), data_key(data), patch.label)
+        for reported in self.reported if defence.paper else ():
             if (reported.method, reported.model, reported.data, reported.threat) == wanted:
                 return reported
         return None

@@ -1,4 +1,4 @@
-"""Reporting: from results files to tables (Markdown, CSV, JSON) and plots. Never a model."""
+"""From results files to tables (Markdown, CSV, JSON) and plots in a folder. Never a model."""
 
 from __future__ import annotations
 
@@ -9,60 +9,59 @@ from pathlib import Path
 from typing import Any
 
 from certmask.errors import ResultsError
-from certmask.experiments.catalogue import COUNTS
-from certmask.experiments.counts import count_records, counts_table
-from certmask.experiments.drawing import draw
+from certmask.experiments import sheets
+from certmask.experiments.arithmetic import mask_counts
 from certmask.experiments.experiment import Experiment
-from certmask.experiments.pairing import paired, paired_records, paired_table
-from certmask.experiments.reading import entries, read_done, unmeasured, unstarted
-from certmask.experiments.sheets import entry_record, measured_table, reported_table, runs_table
-from certmask.report.table_forms import csv_text, markdown_table
-from certmask.report.tables import Table
+from certmask.experiments.measured import entries, finished_trials, paired, result_paths, unmeasured, unstarted
+from certmask.experiments.panels import draw
+from certmask.report.tables import Table, csv_text, markdown_table
+from certmask.results.columns import json_record
 
 
 @dataclass(frozen=True)
 class Written:
-    """The tables of an experiment as Markdown, where they lie, and how much is in them."""
+    """The tables of an experiment as Markdown, and one line that says what is in them and where they lie."""
 
-    title: str
-    contents: str
-    path: Path
+    line: str
     markdown: str
 
-    @property
-    def line(self) -> str:
-        return f"{self.title}: {self.contents} in {self.path}"
+
+def reportable(experiments: Sequence[Experiment], results: Path) -> list[Experiment]:
+    """Those with results under the folder; what is arithmetic needs none and comes first."""
+    found = [experiment for experiment in experiments if not experiment.patches or result_paths(experiment, results)]
+    return sorted(found, key=lambda experiment: bool(experiment.patches))
 
 
-def report(experiment: Experiment, results: Path, out: Path) -> Written:
+def write_tables(experiment: Experiment, results: Path, out: Path) -> Written:
     """Write table.md, table.csv, table.json and the plots of an experiment."""
-    done = read_done(experiment, results)
-    measured = [entry for run in done for entry in entries(experiment, run)]
-    alone = unmeasured(experiment, measured)
-    found = [pair for run in done if not run.few for pair in paired(experiment.comparisons, run)]
-    tables = [measured_table(experiment, measured)]
-    tables += [paired_table(found)] if found else []
-    tables += [reported_table(alone)] if alone else []
-    tables.append(runs_table(done, unstarted(experiment, results)))
-    records = [entry_record(entry) for entry in measured]
+    if not experiment.patches:
+        return _write_counts(experiment, out / experiment.name)
+    found = finished_trials(experiment, results)
+    measured = [entry for trial in found for entry in entries(experiment, trial)]
+    pairs, alone = paired(experiment.comparisons, found), unmeasured(experiment, measured)
+    tables = [sheets.measured_table(experiment, measured)]
+    tables += [sheets.paired_table(pairs)] if pairs else []
+    tables += [sheets.reported_table(alone)] if alone else []
+    tables.append(sheets.runs_table(found, unstarted(experiment, results)))
+    records = [sheets.entry_record(entry) for entry in measured]
     content = {
         "experiment": experiment.name,
         "title": experiment.title,
         "place": experiment.place,
         "rows": records,
-        "paired": paired_records(found),
+        "paired": [json_record(sheets.PAIRED, pair) for pair in pairs],
         "reported_only": [asdict(reported) for reported in alone],
     }
     draw(experiment, measured, out / experiment.name)
-    contents = f"{_number(len(done), 'run')}, {_number(len(records), 'row')} of defences"
+    contents = f"{_number(len(found), 'run')}, {_number(len(records), 'row')} of defences"
     return _written(out / experiment.name, contents, tables, [_flat(record) for record in records], content)
 
 
-def report_counts(out: Path) -> Written:
-    """The same for the experiment that measures nothing."""
-    records = count_records()
+def _write_counts(experiment: Experiment, folder: Path) -> Written:
+    records = mask_counts()
     contents = f"no runs, {_number(len(records), 'row')} of arithmetic"
-    return _written(out / COUNTS, contents, [counts_table()], records, {"experiment": COUNTS, "rows": records})
+    content = {"experiment": experiment.name, "rows": records}
+    return _written(folder, contents, [sheets.counts_table(experiment.title)], records, content)
 
 
 def _number(count: int, what: str) -> str:
@@ -80,7 +79,7 @@ def _written(
         (folder / "table.json").write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"expected a folder for tables, got {folder} ({error.strerror})") from None
-    return Written(tables[0].title, contents, folder / "table.md", markdown)
+    return Written(f"{tables[0].title}: {contents} in {folder / 'table.md'}", markdown)
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,11 @@ class Districts:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    @property
+    def all_juries(self) -> list[tuple[int, ...]]:
+        """The jury of every district."""
+        return [self.jury(district) for district in range(len(self))]
+
     def jury(self, district: int) -> tuple[int, ...]:
         """The masks that a patch anywhere in this district cannot influence."""
         return tuple(int(mask) for mask in self.juries[district, : self.sizes[district]])

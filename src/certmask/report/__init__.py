@@ -1,5 +1,1 @@
-"""Tables and pictures from results files; never a model."""
-
-from certmask.report.summary import Line, summarize
-
-__all__ = ["Line", "summarize"]
+"""Words, tables, plots and pages from results files alone; never a model, never torch."""

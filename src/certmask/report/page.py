@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
-from certmask.report.markup import Markup, joined, tag
-from certmask.report.report import Report
-from certmask.report.sections import Album, sections
-from certmask.report.style import CSS
-from certmask.report.words import LIMITS, attacked, setting
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from certmask.certificate import Guarantee
+from certmask.report.gallery import Album, Card, exhibitions
+from certmask.report.markup import CSS, Markup, data_uri, joined, tag
+from certmask.report.plots import (
+    TITLE,
+    certified_shares,
+    dissent_plot,
+    frontier,
+    price_plot,
+    prices,
+    rings,
+    share_bars,
+)
+from certmask.report.report import FIGURES_NOTE, Chapter, Report
+from certmask.report.tables import Table, full_table, html_table
+from certmask.report.words import LIMITS, setting
+from certmask.results.columns import COLUMNS, Figures
+from certmask.results.run import Run
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 FOOTER = "Made by certmask from results files alone."
+MANY = 15
+"""Longer tables are folded."""
+
+BARS = "Certified shares by guarantee. Recovery and detection are different promises: their bars do not compare."
+DISSENT = (
+    "How many single masks voted against the answer, image by image. Where proved images have dissenters, a jury "
+    "forgave them."
+)
+TERMS = {
+    "clean accuracy": "Images without a patch that are answered rightly and without an alert.",
+    "certified recovery": f"Images for which it is proved that {Guarantee.RECOVERY.sentence}.",
+    "certified detection": f"Images for which it is proved that {Guarantee.DETECTION.sentence}. Worth as much as "
+    "its false alerts are few. Never to be added to recovery.",
+    "false alerts": "Images without a patch on which an alert is raised.",
+    "published test": "Images on which all masks vote for the true class, which the CertMask paper calls certified. "
+    "It gives no guarantee against an adaptive attacker.",
+    "passes": "Forward passes of the classifier per image: to answer, as a deployed defence does, and to prove, as an "
+    "evaluation does; a proof that fails stops early.",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and what stands under it."""
+
+    title: str
+    parts: Sequence[Markup]
 
 
 def page(report: Report, album: Album) -> str:
@@ -38,12 +83,107 @@ def _head(title: str) -> Markup:
 def _opening(report: Report) -> list[Markup]:
     """The worst news if there is any, then the summary in words."""
     parts = [tag("p", line, class_="broken") for line in report.broken]
-    several = len(report.chapters) + len(report.assaults) > 1
+    several = len(report.chapters) + len(report.attacks) > 1
     for chapter in report.chapters:
         name = tag("b", f"{chapter.run.name}. ") if several else Markup("")
         parts.append(tag("p", name, setting(chapter.run, chapter.lines), class_="lede"))
         parts.append(tag("ul", *(tag("li", sentence) for sentence in chapter.sentences)))
-    for assault in report.assaults:
-        words = joined(tag("b", f"{assault.run.name}, attacks. "), " ".join(attacked(assault.lines)))
+    for attack in report.attacks:
+        words = joined(tag("b", f"{attack.run.name}, attacks. "), " ".join(attack.sentences))
         parts.append(tag("p", words, class_="lede"))
     return [*parts, tag("p", LIMITS, class_="note")]
+
+
+def sections(report: Report, album: Album) -> list[Section]:
+    """All sections that have something to say, in order."""
+    attacks = [
+        Section(f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)])
+        for a in report.attacks
+    ]
+    terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
+    found = [
+        *map(_chapter, report.chapters),
+        Section("Compared", list(_comparison(report))),
+        *attacks,
+        *(Section(title, _boxes(cards)) for title, cards in exhibitions(report, album)),
+        Section("What the words mean", [tag("dl", *terms, class_="terms")]),
+        Section("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
+    ]
+    return [section for section in found if section.parts]
+
+
+def _chapter(chapter: Chapter[Figures]) -> Section:
+    """Table, cautions and plots of one run."""
+    parts = [html_table(chapter.table), *(tag("p", line, class_="caution") for line in chapter.cautions)]
+    for svg, caption in ((share_bars(chapter.lines), BARS), (dissent_plot(chapter.run, chapter.lines), DISSENT)):
+        parts += [_picture(svg, caption)] if svg else []
+    return Section(chapter.run.name, parts)
+
+
+def _comparison(report: Report) -> Iterator[Markup]:
+    """Runs side by side, certified share against passes, paired tests."""
+    if len(report.chapters) > 1:
+        yield _folded(full_table("All runs", COLUMNS, report.lines, [FIGURES_NOTE], also=["run"]))
+    for group in report.price_groups():
+        names = [line.defence if len(report.chapters) == 1 else f"{line.run}: {line.defence}" for line in group]
+        yield _picture(price_plot(group, names), price_caption(group))
+    if report.contests:
+        yield _folded(report.contests_table)
+
+
+def price_caption(lines: Sequence[Figures]) -> str:
+    """What is shown, and what dashed lines and hollow marks mean where there are any."""
+    line, shares, panels = lines[0], certified_shares(lines), prices(lines).values()
+    words = [
+        f"The price of a proof ({TITLE[line.guarantee]}): {line.model} on {line.data}, "
+        f"{line.patch[0]}×{line.patch[1]} patch.",
+        "Vertical: 95 % intervals.",
+    ]
+    if any(len(frontier(passes, shares)) > 1 for passes in panels):
+        words.append("Dashed: what no cheaper defence reaches.")
+    if any(any(rings(passes, shares)) for passes in panels):
+        words.append("Hollow marks lie around others in nearly the same place.")
+    return " ".join(words)
+
+
+def _boxes(cards: Sequence[Card]) -> list[Markup]:
+    return [tag("div", *map(_box, cards), class_="cards")] if cards else []
+
+
+def _box(card: Card) -> Markup:
+    """Pictures, what they show, and what each defence said."""
+    pictures = []
+    for source, caption in card.pictures:
+        image = tag("img", src=source, alt=f"{card.title} {caption}".strip())
+        pictures.append(tag("figure", image, *([tag("figcaption", caption)] if caption else [])))
+    verdicts = [tag("div", tag("dt", who), tag("dd", words, class_=tone)) for who, tone, words in card.verdicts]
+    about = (tag("div", card.heading, class_=card.tone), tag("b", card.title), tag("div", card.drawn, class_="note"))
+    text = tag("div", *about, tag("dl", *verdicts), class_="text")
+    return tag("div", tag("div", *pictures, class_="pictures"), text, class_="card")
+
+
+def _provenance(run: Run) -> Markup:
+    """Every field of a header."""
+    facts = [("sha256 of the file, first 16 digits", run.digest), ("rows", str(len(run.rows))), *_flat(run.header)]
+    rows = [tag("tr", tag("td", name), tag("td", value)) for name, value in facts]
+    return tag("details", tag("summary", run.name), tag("table", tag("tbody", *rows), class_="facts"))
+
+
+def _flat(fields: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Nested fields as joined names and values."""
+    if isinstance(fields, dict) and fields:
+        for key, value in fields.items():
+            yield from _flat(value, f"{where} › {key}" if where else str(key))
+    else:
+        yield where, fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False)
+
+
+def _picture(svg: bytes, caption: str) -> Markup:
+    image = tag("img", src=data_uri(svg, "image/svg+xml"), alt=caption)
+    return tag("figure", image, tag("figcaption", caption))
+
+
+def _folded(table: Table) -> Markup:
+    """The table, behind a click where it is long."""
+    written, rows = html_table(table), len(table.rows)
+    return tag("details", tag("summary", f"{table.title}: {rows} rows"), written) if rows > MANY else written

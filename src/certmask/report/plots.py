@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from certmask.certificate import Guarantee
-from certmask.report.findings import Findings
-from certmask.report.intervals import Share
-from certmask.report.run_files import RunFile
+from certmask.results.columns import Figures
+from certmask.results.run import Run
+from certmask.results.statistics import Share
 
 BLUE, GREEN, ORANGE, GREY = "#0072b2", "#009e73", "#d55e00", "#8a8a8a"
 PALETTE = (BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -51,7 +51,7 @@ NEAR = (0.01, 0.025)
 """Marks closer than these parts of a panel's width and of the highest share hide one another."""
 
 
-def share_bars(lines: Sequence[Findings]) -> bytes | None:
+def share_bars(lines: Sequence[Figures]) -> bytes | None:
     """Certified shares with their intervals, one panel per guarantee; None where nothing can be certified."""
     groups = {kind: [line for line in lines if line.guarantee is kind] for kind in TITLE}
     groups = {kind: group for kind, group in groups.items() if group}
@@ -59,7 +59,7 @@ def share_bars(lines: Sequence[Findings]) -> bytes | None:
         return _svg(share_figure(groups)) if groups else None
 
 
-def share_figure(groups: Mapping[Guarantee, Sequence[Findings]]) -> Figure:
+def share_figure(groups: Mapping[Guarantee, Sequence[Figures]]) -> Figure:
     """Bars of every guarantee in a panel of its own."""
     heights = [len(group) * (2 if kind is Guarantee.DETECTION else 1) for kind, group in groups.items()]
     figure = Figure(figsize=(WIDTH, 0.34 * sum(heights) + 0.85 * len(groups) + 0.3), layout="constrained")
@@ -70,7 +70,7 @@ def share_figure(groups: Mapping[Guarantee, Sequence[Findings]]) -> Figure:
     return figure
 
 
-def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Findings]) -> None:
+def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
     """Bars of one guarantee; with detection, the false alerts below each bar."""
     places, names = [], []
     place = count()
@@ -106,16 +106,16 @@ def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hat
     )
     axes.plot([low, high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
     end = beside + 1 if high - 1 < beside < high + 11 else high
-    axes.annotate(f"{value:.1f}", (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.annotate(share.percent, (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
-def price_plot(lines: Sequence[Findings], names: Sequence[str]) -> bytes:
+def price_plot(lines: Sequence[Figures], names: Sequence[str]) -> bytes:
     """Certified share against passes, to prove and to answer; lines join what nothing else beats in both."""
     with mpl.rc_context(STYLE):
         return _svg(price_figure(lines, names))
 
 
-def price_figure(lines: Sequence[Findings], names: Sequence[str]) -> Figure:
+def price_figure(lines: Sequence[Figures], names: Sequence[str]) -> Figure:
     columns = max(1, 110 // (8 + max(map(len, names))))
     figure = Figure(figsize=(WIDTH, 3.5 + 0.21 * -(-len(names) // columns)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -128,7 +128,7 @@ def price_figure(lines: Sequence[Findings], names: Sequence[str]) -> Figure:
 
 
 def _price_panel(
-    axes: Axes, lines: Sequence[Findings], names: Sequence[str], passes: Sequence[float], title: str
+    axes: Axes, lines: Sequence[Figures], names: Sequence[str], passes: Sequence[float], title: str
 ) -> None:
     shares = certified_shares(lines)
     front = frontier(passes, shares)
@@ -149,7 +149,7 @@ def _price_panel(
     axes.grid(alpha=0.25)
 
 
-def prices(lines: Sequence[Findings]) -> dict[str, list[float]]:
+def prices(lines: Sequence[Figures]) -> dict[str, list[float]]:
     """What the panels are drawn against, by the titles of their axes."""
     return {
         "mean passes per image to prove": [line.proof_passes or 0.0 for line in lines],
@@ -157,7 +157,7 @@ def prices(lines: Sequence[Findings]) -> dict[str, list[float]]:
     }
 
 
-def certified_shares(lines: Sequence[Findings]) -> list[float]:
+def certified_shares(lines: Sequence[Figures]) -> list[float]:
     """In percent."""
     return [100 * line.certified.value if line.certified else 0.0 for line in lines]
 
@@ -193,9 +193,9 @@ def frontier(prices: Sequence[float], shares: Sequence[float]) -> list[int]:
     return kept
 
 
-def dissent_plot(run: RunFile, lines: Sequence[Findings]) -> bytes | None:
-    """How many masks disagreed with the answer, for images with and without proof; one panel per proved defence."""
-    shown = [line for line in lines if line.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)]
+def dissent_plot(run: Run, lines: Sequence[Figures]) -> bytes | None:
+    """How many masks disagreed with the answer, for images with and without proof; a panel per proof with masks."""
+    shown = [line for line in lines if line.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION) and line.masks]
     if not shown:
         return None
     columns = min(3, len(shown))
@@ -213,7 +213,7 @@ def dissent_plot(run: RunFile, lines: Sequence[Findings]) -> bytes | None:
         return _svg(figure)
 
 
-def _dissent_panel(axes: Axes, run: RunFile, line: Findings) -> None:
+def _dissent_panel(axes: Axes, run: Run, line: Figures) -> None:
     found = [(row["defences"][line.defence]["dissent"], row["defences"][line.defence]["certified"]) for row in run.rows]
     bins = range(max(dissent for dissent, _ in found).bit_length() + 1)
     below = [0] * len(bins)

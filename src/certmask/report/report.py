@@ -2,136 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from certmask.errors import ResultsError
-from certmask.report.attack_table import AttackLine, attack_lines
-from certmask.report.findings import Findings, findings
-from certmask.report.paired import Contest, contests
-from certmask.report.run_files import RunFile, read_runs
-from certmask.report.table_forms import csv_text, latex_table, latex_text, markdown_table, markdown_text
-from certmask.report.tables import Table, attacks_table, contest_records, contests_table, figures_table
+from certmask.report import tables
+from certmask.report.tables import Table, brief_table, full_table, markdown_text
 from certmask.report.words import LIMITS, PROVED, attacked, broken_proofs, caption, cautions, proved, setting
+from certmask.results import columns
+from certmask.results.columns import AttackFigures, Column, Figures, attack_figures, csv_record, figures
+from certmask.results.run import Run, read_runs
+from certmask.results.statistics import Contest, contests
+
+T = TypeVar("T")
+
+FIGURES_NOTE = (
+    "In brackets: 95 % confidence intervals (Wilson). Milliseconds: passes × the run's mean time of one pass."
+)
+CONTESTS_NOTE = (
+    "Each row compares two defences on the very same images (same pixels, same label), same guarantee, same patch. "
+    "p: how likely a split at least this uneven is by chance; Holm: corrected for the number of rows."
+)
+ATTACKS_NOTE = (
+    "Images lost: at least one attempt broke the certificate or, where there is none, changed the label. "
+    "That no attempt succeeds proves nothing by itself; the proofs do."
+)
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """One certification run with its figures."""
+class Chapter(Generic[T]):
+    """One results file: its figures in tables for a page and for a terminal, what they say, what to beware of."""
 
-    run: RunFile
-    lines: list[Findings]
-
-    @property
-    def sentences(self) -> list[str]:
-        return proved(self.lines)
-
-    @property
-    def table(self) -> Table:
-        return figures_table(self.lines, caption(self.run, self.lines))
-
-
-@dataclass(frozen=True)
-class Assault:
-    """One attack run with its figures."""
-
-    run: RunFile
-    lines: list[AttackLine]
+    run: Run
+    lines: list[T]
+    columns: list[Column[T]]
+    table: Table
+    brief: Table
+    sentences: list[str]
+    cautions: list[str]
 
     @property
-    def table(self) -> Table:
-        return attacks_table(self.lines, f"{self.run.name}: {len(self.run.rows):,} attempts, {self.run.model['name']}")
+    def record(self) -> dict[str, Any]:
+        """Figures and cautions as JSON has them."""
+        lines = [columns.json_record(self.columns, line) for line in self.lines]
+        return {"run": str(self.run.path), "lines": lines, "cautions": self.cautions}
+
+    @property
+    def covers(self) -> list[str]:
+        """The masks of each defence that certifies with some."""
+        return [f"{line['defence']}: {line['cover']}" for line in self.record["lines"] if line.get("cover")]
+
+
+def certified_chapter(run: Run) -> Chapter[Figures]:
+    lines, shown, model, data = figures(run), columns.COLUMNS, run.model, run.data
+    done = f"{len(run.rows)} of {data['images']} images, {data['name']}"
+    title = f"{run.path.name}: {done}, {model['name']} {model['precision']}; {columns.UNITS}"
+    table = full_table(caption(run, lines), shown, lines, [FIGURES_NOTE])
+    return Chapter(run, lines, shown, table, brief_table(title, shown, lines), proved(lines), cautions(run))
+
+
+def attacked_chapter(run: Run) -> Chapter[AttackFigures]:
+    lines, shown, model = attack_figures(run), columns.ATTACK_COLUMNS, run.model
+    title = f"{len(run.rows):,} attempts, {model['name']}"
+    table = full_table(f"{run.name}: {title}", shown, lines, [ATTACKS_NOTE])
+    brief = brief_table(f"{run.path.name}: {title} {model['precision']}", shown, lines)
+    return Chapter(run, lines, shown, table, brief, attacked(lines), broken_proofs(run.name, lines))
 
 
 @dataclass(frozen=True)
 class Report:
     """Certification runs and attacks, read from results files alone."""
 
-    chapters: list[Chapter] = field(default_factory=list)
-    assaults: list[Assault] = field(default_factory=list)
+    chapters: list[Chapter[Figures]] = field(default_factory=list)
+    attacks: list[Chapter[AttackFigures]] = field(default_factory=list)
 
     @property
-    def runs(self) -> list[RunFile]:
+    def runs(self) -> list[Run]:
         return [chapter.run for chapter in self.chapters]
+
+    @property
+    def lines(self) -> list[Figures]:
+        """The figures of every run."""
+        return [line for chapter in self.chapters for line in chapter.lines]
 
     @cached_property
     def contests(self) -> list[Contest]:
         return contests(self.runs)
 
     @property
-    def broken(self) -> list[str]:
-        """One sentence per proved certificate that an attack broke."""
-        return [line for assault in self.assaults for line in broken_proofs(assault.run.name, assault.lines)]
+    def contests_table(self) -> Table:
+        return full_table("Paired on the same images", columns.CONTEST_COLUMNS, self.contests, [CONTESTS_NOTE])
 
     @property
-    def tables(self) -> list[Table]:
-        paired = [contests_table(self.contests)] if self.contests else []
-        return [*(c.table for c in self.chapters), *paired, *(a.table for a in self.assaults)]
+    def broken(self) -> list[str]:
+        """One sentence per proved certificate that an attack broke."""
+        return [line for attack in self.attacks for line in attack.cautions]
 
-    def price_groups(self) -> list[list[Findings]]:
-        """Schemes of one proved guarantee for one model, data set and threat: at least two, so that prices compare."""
-        groups: dict[tuple[object, ...], list[Findings]] = {}
+    def price_groups(self) -> list[list[Figures]]:
+        """Defences of one proved guarantee for one model, data set and threat: at least two, so that prices compare."""
+        groups: dict[tuple[object, ...], list[Figures]] = {}
         for chapter in self.chapters:
-            model, data = chapter.run.model, chapter.run.header["data"]
+            model, data = chapter.run.model, chapter.run.data
             same = (model["name"], str(model.get("weights_sha256")), data["name"], str(data.get("digest")))
             for line in chapter.lines:
                 if line.guarantee in PROVED and line.proof_passes:
-                    groups.setdefault((line.guarantee, line.patch, line.image, *same), []).append(line)
+                    groups.setdefault((line.guarantee, line.threat, line.image, *same), []).append(line)
         return [group for group in groups.values() if len(group) > 1]
 
 
 def read_report(paths: Sequence[Path]) -> Report:
     """Read results files of ``certify`` and ``attack``."""
-    runs, attacks = read_runs(paths)
-    return Report(
-        [Chapter(run, findings(run)) for run in runs],
-        [Assault(run, attack_lines(run.header, run.rows)) for run in attacks],
-    )
+    certified, attacks = read_runs(paths)
+    return Report([*map(certified_chapter, certified)], [*map(attacked_chapter, attacks)])
 
 
 def markdown(report: Report) -> str:
     """Sentences and tables as Markdown."""
     parts = ["# What was proved\n", *(f"**{markdown_text(line)}**\n" for line in report.broken)]
     for chapter in report.chapters:
-        words = [setting(chapter.run, chapter.lines), *chapter.sentences, *cautions(chapter.run)]
-        parts += [f"## {markdown_text(chapter.run.name)}\n", *(f"{markdown_text(line)}\n" for line in words)]
-        parts.append(markdown_table(chapter.table))
+        words = [setting(chapter.run, chapter.lines), *chapter.sentences, *chapter.cautions]
+        parts += _markdown_section(chapter.run, words, chapter.table)
     if report.contests:
-        parts.append(markdown_table(contests_table(report.contests)))
-    for assault in report.assaults:
-        parts += [
-            f"## {markdown_text(assault.run.name)}\n",
-            *(f"{markdown_text(line)}\n" for line in attacked(assault.lines)),
-        ]
-        parts.append(markdown_table(assault.table))
+        parts.append(tables.markdown_table(report.contests_table))
+    for attack in report.attacks:
+        parts += _markdown_section(attack.run, attack.sentences, attack.table)
     return "\n".join([*parts, f"{markdown_text(LIMITS)}\n"])
+
+
+def _markdown_section(run: Run, words: Sequence[str], table: Table) -> list[str]:
+    paragraphs = [f"{markdown_text(line)}\n" for line in words]
+    return [f"## {markdown_text(run.name)}\n", *paragraphs, tables.markdown_table(table)]
 
 
 def latex(report: Report) -> str:
     """The tables, to be put in with ``\\input``."""
-    warnings = [f"\\textbf{{{latex_text(line)}}}\n" for line in report.broken]
-    return "\n".join(["% Needs \\usepackage{booktabs} and \\usepackage{graphicx}.", *warnings,
-                      *map(latex_table, report.tables)])  # fmt: skip
+    needs = "% Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
+    warnings = [f"\\textbf{{{tables.latex_text(line)}}}\n" for line in report.broken]
+    paired = [report.contests_table] if report.contests else []
+    shown = [*(c.table for c in report.chapters), *paired, *(a.table for a in report.attacks)]
+    return "\n".join([needs, *warnings, *map(tables.latex_table, shown)])
 
 
 def csv_files(report: Report, path: Path) -> dict[Path, str]:
     """One file per kind of table, machine-readable: figures in ``path``, the others beside it."""
-    defences = [line.describe() for chapter in report.chapters for line in chapter.lines]
-    attacks = [{"run": a.run.name, **line.describe()} for a in report.assaults for line in a.lines]
-    named = {
-        path: defences,
-        path.with_name(f"{path.stem}-paired.csv"): contest_records(report.contests),
-        path.with_name(f"{path.stem}-attacks.csv"): attacks,
+    attacks = [line for attack in report.attacks for line in attack.lines]
+    records = {
+        path: [csv_record(columns.COLUMNS, line) for line in report.lines],
+        path.with_name(f"{path.stem}-paired.csv"): [csv_record(columns.CONTEST_COLUMNS, c) for c in report.contests],
+        path.with_name(f"{path.stem}-attacks.csv"): [csv_record(columns.ATTACK_COLUMNS, line) for line in attacks],
     }
-    return {name: csv_text(records) for name, records in named.items() if records}
+    return {name: tables.csv_text(rows) for name, rows in records.items() if rows}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file of the report."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"expected a file that can be written, got {path} ({error.strerror})") from None
+def write_files(files: Mapping[Path, str], sources: Sequence[Path]) -> None:
+    """Write the files of a report; an error if one would take the place of its sources."""
+    for path in files:
+        if path.resolve() in {source.resolve() for source in sources}:
+            raise ResultsError(f"expected another file for the report than its results, got {path}")
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ResultsError(f"expected a file that can be written, got {path} ({error.strerror})") from None

@@ -1,24 +1,29 @@
-"""The tables of a report, before they become HTML, Markdown or LaTeX."""
+"""Tables and their forms: terminal, Markdown, HTML, LaTeX; records as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import csv
+import io
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
 
-from certmask.certificate import Guarantee
-from certmask.report.attack_table import ATTACK_HEADINGS, AttackLine
-from certmask.report.findings import Findings
-from certmask.report.intervals import Share
-from certmask.report.paired import Contest, holm
+from rich import box
+from rich.table import Table as Grid
 
-NOTHING = "–"
+from certmask.report.markup import Markup, joined, tag
+from certmask.results.columns import Column
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Column:
-    """A heading, what it has in common with its neighbours, and whether it holds words."""
+class Heading:
+    """What stands above a column, what it has in common with its neighbours, and whether the column holds words."""
 
-    heading: str
+    text: str
     group: str = ""
     words: bool = False
 
@@ -33,126 +38,155 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows of cells under a title; notes say what a reader must know."""
+    """Headings and rows of cells under a title; notes say what a reader must know."""
 
     title: str
-    columns: Sequence[Column]
+    headings: Sequence[Heading]
     rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
 
 
-SHARES = "share of images, %"
-PASSES = "passes per image"
-TIMES = "ms per image, estimated"
-FIGURES = (
-    Column("clean accuracy", SHARES),
-    Column("certified recovery", SHARES),
-    Column("certified detection", SHARES),
-    Column("false alerts", SHARES),
-    Column("published test", SHARES),
-    Column("masks"),
-    Column("to answer", PASSES),
-    Column("to prove: proved", PASSES),
-    Column("to prove: not proved", PASSES),
-    Column("to answer", TIMES),
-    Column("to prove", TIMES),
-    Column("images"),
-)
+def full_table(
+    title: str, columns: Sequence[Column[T]], items: Sequence[T], notes: Sequence[str] = (), also: Collection[str] = ()
+) -> Table:
+    """One row per item, as a page shows it; ``also`` names columns that are mostly left out."""
+    shown = [column for column in columns if column.heading or column.key in also]
+    headings = [Heading(column.heading or column.key, column.group, column.kind.words) for column in shown]
+    return Table(title, headings, [[Cell(*column.long(item)) for column in shown] for item in items], notes)
 
 
-def figures_table(lines: Sequence[Findings], title: str, *, with_run: bool = False) -> Table:
-    """One row per defence; each guarantee has its own column, false alerts stand beside detection."""
-    first = (Column("run", words=True),) if with_run else ()
-    rows = [[*([Cell(line.run)] if with_run else []), *_figures(line)] for line in lines]
-    notes = (
-        "In brackets: 95 % confidence intervals (Wilson). Milliseconds: passes × the run's mean time of one pass.",
-    )
-    return Table(title, (*first, Column("defence", words=True), *FIGURES), rows, notes)
+def brief_table(title: str, columns: Sequence[Column[T]], items: Sequence[T]) -> Table:
+    """One row per item, as a terminal shows it."""
+    shown = [column for column in columns if column.brief]
+    headings = [Heading(column.brief, words=column.kind.words) for column in shown]
+    return Table(title, headings, [[Cell(column.short(item)) for column in shown] for item in items])
 
 
-def _figures(line: Findings) -> list[Cell]:
-    kinds = (Guarantee.RECOVERY, Guarantee.DETECTION)
-    shares = (line.clean, *map(line.certified_as, kinds), line.false_alerts, line.certified_as(Guarantee.PUBLISHED))
-    passes = (line.answer_passes, line.proved_passes, line.unproved_passes)
-    times = (line.milliseconds(line.answer_passes), line.milliseconds(line.proof_passes))
-    return [
-        Cell(line.defence),
-        *map(share_cell, shares),
-        Cell(NOTHING if line.masks is None else f"{line.masks:,}"),
-        *(Cell(number(value)) for value in (*passes, *times)),
-        Cell(f"{line.images:,}"),
+def terminal_grid(table: Table) -> Grid:
+    """For a terminal of 80 columns: the names in the first column are broken, figures never cut off."""
+    grid = Grid(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for number, heading in enumerate(table.headings):
+        justify = "left" if heading.words else "right"
+        grid.add_column(heading.text, justify=justify, no_wrap=number > 0, min_width=0 if number else 13)  # type: ignore[arg-type]
+    for row in table.rows:
+        grid.add_row(*(cell.text for cell in row))
+    return grid
+
+
+def markdown_grid(table: Table) -> str:
+    """The bare grid; groups are written out in the heading."""
+    heads = [f"{heading.text} ({heading.group})" if heading.group else heading.text for heading in table.headings]
+    rules = ["---" if heading.words else "---:" for heading in table.headings]
+    rows = [[markdown_text(f"{cell.text} {cell.note}".strip()) for cell in row] for row in table.rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [[markdown_text(head) for head in heads], rules, *rows])
+
+
+def markdown_table(table: Table) -> str:
+    """The grid under its title, with its notes."""
+    notes = [f"\n{markdown_text(note)}" for note in table.notes]
+    return "\n".join([f"**{markdown_text(table.title)}**\n", markdown_grid(table), *notes]) + "\n"
+
+
+def html_table(table: Table) -> Markup:
+    """A table with a two-storey head, in a box that scrolls where the window is narrow."""
+    body = [tag("tr", *map(_html_cell, row, table.headings)) for row in table.rows]
+    notes = [tag("p", note, class_="note") for note in table.notes]
+    grid = tag("table", tag("caption", table.title), _html_head(table.headings), tag("tbody", *body))
+    return joined(tag("div", grid, class_="scroll"), *notes)
+
+
+def _html_head(headings: Sequence[Heading]) -> Markup:
+    if not any(heading.group for heading in headings):
+        return tag("thead", tag("tr", *map(_html_heading, headings)))
+    upper = [
+        tag("th", group, colspan=str(len(members)), scope="colgroup", class_="group")
+        if group
+        else joined(*(_html_heading(heading, rowspan="2") for heading in members))
+        for group, members in _groups(headings)
     ]
+    lower = [_html_heading(heading) for heading in headings if heading.group]
+    return tag("thead", tag("tr", *upper), tag("tr", *lower))
 
 
-def contests_table(found: Sequence[Contest]) -> Table:
-    """One row per pair of defences, with the exact McNemar test and its correction."""
-    columns = [Column(name, words=True) for name in ("certificate or test", "A", "B")]
-    columns += [Column(name, "holds on images") for name in ("both", "only A", "only B", "neither")]
-    columns += [Column("images"), Column("p", "McNemar, exact"), Column("p, Holm", "McNemar, exact")]
-    rows = [
-        [Cell(text) for text in (c.guarantee.value, c.first, c.second, *_counts(c), chance(c.chance), chance(adjusted))]
-        for c, adjusted in zip(found, holm([c.chance for c in found]), strict=True)
+def _html_heading(heading: Heading, **attributes: str) -> Markup:
+    return tag("th", heading.text, scope="col", class_=_html_class(heading), **attributes)
+
+
+def _html_cell(cell: Cell, heading: Heading) -> Markup:
+    note = tag("small", cell.note) if cell.note else Markup("")
+    return tag("td", cell.text, note, class_=_html_class(heading))
+
+
+def _html_class(heading: Heading) -> str:
+    return "words" if heading.words else "figure"
+
+
+def _groups(headings: Sequence[Heading]) -> list[tuple[str, list[Heading]]]:
+    return [(group, list(members)) for group, members in groupby(headings, key=lambda heading: heading.group)]
+
+
+def latex_table(table: Table) -> str:
+    """A ``table*`` for the packages booktabs and graphicx; as wide as the page at most."""
+    heads = [f"\\textbf{{{latex_text(heading.text)}}}" for heading in table.headings]
+    lines = [
+        r"\begin{table*}",
+        r"\centering",
+        f"\\caption{{{latex_text(table.title)}. {latex_text(' '.join(table.notes))}}}",
+        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
+        f"\\begin{{tabular}}{{{''.join('l' if heading.words else 'r' for heading in table.headings)}}}",
+        r"\toprule",
+        *_latex_groups(table.headings),
+        " & ".join(heads) + r" \\",
+        r"\midrule",
+        *(" & ".join(map(_latex_cell, row)) + r" \\" for row in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}}",
+        r"\end{table*}",
     ]
-    notes = (
-        "Each row compares two defences on the very same images (same pixels, same label), same guarantee, same patch. "
-        "p: how likely a split at least this uneven is by chance; Holm: corrected for the number of rows.",
-    )
-    return Table("Paired on the same images", columns, rows, notes)
+    return "\n".join(lines) + "\n"
 
 
-def contest_records(found: Sequence[Contest]) -> list[dict[str, object]]:
-    """The same as plain numbers."""
-    adjusted = holm([contest.chance for contest in found])
-    return [
-        {
-            "certificate": c.guarantee.value,
-            "first": c.first,
-            "second": c.second,
-            "both": c.both,
-            "only_first": c.only_first,
-            "only_second": c.only_second,
-            "neither": c.neither,
-            "images": c.images,
-            "p_mcnemar": c.chance,
-            "p_holm": p,
-        }
-        for c, p in zip(found, adjusted, strict=True)
-    ]
+def _latex_groups(headings: Sequence[Heading]) -> list[str]:
+    if not any(heading.group for heading in headings):
+        return []
+    cells, rules, start = [], [], 1
+    for group, members in _groups(headings):
+        stop = start + len(members) - 1
+        cells.append(f"\\multicolumn{{{len(members)}}}{{c}}{{{latex_text(group)}}}")
+        rules += [f"\\cmidrule(lr){{{start}-{stop}}}"] if group else []
+        start = stop + 1
+    return [" & ".join(cells) + r" \\", "".join(rules)]
 
 
-def attacks_table(lines: Sequence[AttackLine], title: str) -> Table:
-    """One row per attacked defence, in attempts and images."""
-    columns = [Column(heading, words=place < 2) for place, heading in enumerate(ATTACK_HEADINGS)]
-    rows = [[Cell(text) for text in line.cells] for line in lines]
-    notes = (
-        "Images lost: at least one attempt broke the certificate or, where there is none, changed the label. "
-        "That no attempt succeeds proves nothing by itself; the proofs do.",
-    )
-    return Table(title, columns, rows, notes)
+def _latex_cell(cell: Cell) -> str:
+    note = f" {{\\scriptsize {latex_text(cell.note)}}}" if cell.note else ""
+    # A bracket after \\ or an empty cell would be read as an argument.
+    return f"{{{latex_text(cell.text)}}}{note}"
 
 
-def _counts(contest: Contest) -> list[str]:
-    counts = (contest.both, contest.only_first, contest.only_second, contest.neither, contest.images)
-    return [f"{count:,}" for count in counts]
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "×": r"$\times$", "–": "--", "<": r"\textless{}",
+    ">": r"\textgreater{}", "…": r"\dots{}",
+}  # fmt: skip
+_MARKDOWN = {character: f"\\{character}" for character in "\\|*`[]#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
-def share_cell(share: Share | None) -> Cell:
-    if share is None:
-        return Cell(NOTHING)
-    low, high = share.interval
-    return Cell(percent(share.value), f"[{percent(low)}, {percent(high)}]")
+def latex_text(text: str) -> str:
+    """Text that LaTeX prints as it stands."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+def markdown_text(text: str) -> str:
+    """Text that Markdown prints as it stands, on one line; an underscore within a word needs no help."""
+    escaped = "".join(_MARKDOWN.get(character, character) for character in " ".join(text.split()))
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", escaped)
 
 
-def number(value: float | None) -> str:
-    """At most three digits after the point, fewer for larger numbers."""
-    if value is None:
-        return NOTHING
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
-
-
-def chance(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+def csv_text(records: Sequence[Mapping[str, object]]) -> str:
+    """Records with one heading line; what does not apply is empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()

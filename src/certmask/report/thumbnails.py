@@ -8,15 +8,14 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from certmask.certify import pixel_digest
 from certmask.covers import Cover
-from certmask.data import Framing, Sample, read_photo, to_tensor
+from certmask.data import Framing, Sample, pixel_digest, read_photo, to_array
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
 from certmask.report.markup import data_uri
 from certmask.report.plots import PALETTE
-from certmask.report.run_files import RunFile
-from certmask.results.file import Row
+from certmask.results.file import Row, picture_folder
+from certmask.results.run import Run
 from certmask.threat import Size
 
 SIDE = 288
@@ -24,21 +23,21 @@ Photos = Mapping[str, Sample]
 """Photos by the names that results files call them."""
 
 
-def seen_photo(run: RunFile, row: Row, photos: Photos) -> Image.Image:
+def seen_photo(run: Run, row: Row, photos: Photos) -> Image.Image:
     """The model's input of one row; an error if the photo is missing or not the one that was certified."""
     name = row["image"]
     if name not in photos:
         raise ResultsError(f"expected the photo {name} of {run.name}, got none of that name")
     height, width = run.model["size"]
-    photo = Framing.described(run.header["data"])(photos[name].photo(), (height, width))
-    if pixel_digest(to_tensor(photo)) != row.get("input_sha256"):
+    photo = Framing.described(run.data)(photos[name].photo(), (height, width))
+    if pixel_digest(to_array(photo)) != row.get("input_sha256"):
         raise ResultsError(f"expected the photo {name} as {run.name} certified it, got one with other pixels")
     return photo
 
 
-def saved_picture(folder: Path, row: Row) -> Image.Image | None:
+def saved_picture(attack: Run, row: Row) -> Image.Image | None:
     """The attacked picture of an attempt, None where it was not kept; an error if it is not the one that was judged."""
-    name = row.get("picture")
+    folder, name = picture_folder(attack.path), row.get("picture")
     if not isinstance(name, str):
         return None
     if Path(name).name != name:
@@ -46,7 +45,7 @@ def saved_picture(folder: Path, row: Row) -> Image.Image | None:
     if not (folder / name).is_file():
         return None
     picture = read_photo(folder / name)
-    if pixel_digest(to_tensor(picture)) != row.get("picture_sha256"):
+    if pixel_digest(to_array(picture)) != row.get("picture_sha256"):
         raise ResultsError(f"expected the picture {name} as it was judged, got one with other pixels")
     return picture
 

@@ -1,1 +1,1 @@
-"""Results files: written, read, counted. Importable without torch."""
+"""Results files: written, read and checked, counted. Importable without torch."""

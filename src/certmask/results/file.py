@@ -107,6 +107,11 @@ def read_results(path: Path) -> tuple[Row, list[Row]]:
     return header, rows
 
 
+def picture_folder(attempts: Path) -> Path:
+    """Where the pictures of an attempts file lie."""
+    return attempts.with_name(f"{attempts.stem}-pictures")
+
+
 def _line(row: Row) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 

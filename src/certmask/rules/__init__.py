@@ -1,30 +1,38 @@
 """Rules turn votes into decisions and certificates; one file each, none of them sees a network."""
 
-from certmask.rules.aggregates import AGGREGATES, Aggregate, LabelMajority, MeanLogProbability, MeanProbability
-from certmask.rules.jury_detection import JuryDetection
-from certmask.rules.jury_recovery import JuryRecovery
-from certmask.rules.minority_reports import MinorityReports
-from certmask.rules.patchcleanser import PatchCleanser
-from certmask.rules.published import Published
-from certmask.rules.rule import Rule
-from certmask.rules.undefended import Undefended
+from __future__ import annotations
 
-RULES: dict[str, type[Rule]] = {
-    rule.name: rule for rule in (Undefended, Published, JuryDetection, MinorityReports, JuryRecovery, PatchCleanser)
-}
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AGGREGATES",
-    "RULES",
-    "Aggregate",
-    "JuryDetection",
-    "JuryRecovery",
-    "LabelMajority",
-    "MeanLogProbability",
-    "MeanProbability",
-    "MinorityReports",
-    "PatchCleanser",
-    "Published",
-    "Rule",
-    "Undefended",
-]
+from certmask.rules.registry import AGGREGATE_CLASSES, REGISTER
+
+if TYPE_CHECKING:
+    from certmask.rules.aggregates import Aggregate as Aggregate
+    from certmask.rules.aggregates import LabelMajority as LabelMajority
+    from certmask.rules.aggregates import MeanLogProbability as MeanLogProbability
+    from certmask.rules.aggregates import MeanProbability as MeanProbability
+    from certmask.rules.jury_detection import JuryDetection as JuryDetection
+    from certmask.rules.jury_recovery import JuryRecovery as JuryRecovery
+    from certmask.rules.minority_reports import MinorityReports as MinorityReports
+    from certmask.rules.patchcleanser import PatchCleanser as PatchCleanser
+    from certmask.rules.published import Published as Published
+    from certmask.rules.rule import Rule as Rule
+    from certmask.rules.undefended import Undefended as Undefended
+
+    AGGREGATES: dict[str, type[Aggregate]]
+    RULES: dict[str, type[Rule]]
+
+
+def __getattr__(name: str) -> Any:
+    """Classes by name, and both registers by the members' own names; nothing is loaded before it is asked for."""
+    if name == "RULES":
+        return {row.rule.name: row.rule for row in REGISTER}
+    if name == "AGGREGATES":
+        aggregates = import_module("certmask.rules.aggregates")
+        return {member.name: member for member in (getattr(aggregates, own) for own in AGGREGATE_CLASSES)}
+    files = {row.name: row.file for row in REGISTER}
+    files |= {"Rule": "rule", "Aggregate": "aggregates"} | dict.fromkeys(AGGREGATE_CLASSES, "aggregates")
+    if name not in files:
+        raise AttributeError(f"module 'certmask.rules' has no attribute {name!r}")
+    return getattr(import_module(f"certmask.rules.{files[name]}"), name)

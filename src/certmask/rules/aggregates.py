@@ -1,7 +1,7 @@
 """Aggregates: fixed functions from a pool of class probabilities to one class.
 
-``outputs`` is ``[rows, classes]``, ``heads`` their first classes; ``pools`` is ``[pools, members]`` of row numbers,
-padded with -1.
+``outputs`` is ``[rows, classes]``; ``pools`` is ``[pools, members]`` of row numbers, filled up with -1. Bounds are
+computed for many pictures at once, from the ``heads`` ``[pictures, pools, members]`` of their pools.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.functional import embedding_bag
 from certmask.geometry import IntArray
 from certmask.votes import Heads
 
-FloatArray = npt.NDArray[np.floating[Any]]
+Scores = npt.NDArray[np.floating[Any]]
 AT_ONCE = 1 << 24
 """Probabilities looked at in one step."""
 UNIT = 2.0**-30
@@ -43,21 +43,25 @@ class Aggregate(ABC):
         """The winning class of each pool, ``[pools]``."""
         return torch.cat([self._scores(outputs, part).argmax(dim=1) for part in _parts(outputs, pools)])
 
-    def wins(self, outputs: Tensor, pools: Tensor, label: int, margin: float) -> Tensor:
-        """Whether ``label`` leads every other class of the pool by more than ``margin``, ``[pools]``."""
-        return torch.cat([self._wins(outputs, part, label, margin) for part in _parts(outputs, pools)])
+    def wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
+        """Whether each pool's label ``[pools]`` leads every other class by more than ``margin``, ``[pools]``."""
+        parts = zip(_parts(outputs, pools), _parts(outputs, pools, labels), strict=True)
+        return torch.cat([self._wins(outputs, part, wanted, margin) for part, wanted in parts])
 
-    def least(self, heads: Heads, pools: IntArray, label: int, margin: float) -> FloatArray:
-        """A bound from the first classes alone, ``[pools]``: where it is positive, ``wins`` is true."""
-        votes = np.append(self._least(heads, label, margin), 0.0)  # padding, -1, finds the 0
-        return np.asarray(votes[pools].sum(axis=1))
+    def least(self, heads: Heads, pools: IntArray, labels: IntArray, margin: float) -> Scores:
+        """A bound from first classes alone, ``[pictures, pools]``: where it is positive, ``wins`` is true.
+
+        ``heads`` and ``pools`` are ``[pictures, pools, members]``, ``labels`` is ``[pictures]``.
+        """
+        weights = self.weights(heads, labels[:, None, None], margin)
+        return np.asarray(np.where(pools < 0, 0.0, weights).sum(axis=-1))
 
     @abstractmethod
-    def _least(self, heads: Heads, label: int, margin: float) -> FloatArray:
-        """By how much each vote raises ``label`` over the margin and any one rival, at least, ``[rows]``."""
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+        """By how much each vote raises its label over the margin and any one rival, at least, shaped as the heads."""
 
-    def _wins(self, outputs: Tensor, pools: Tensor, label: int, margin: float) -> Tensor:
-        return lead(self._scores(outputs, pools), label) > margin + 2 * UNIT
+    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
+        return lead(self._scores(outputs, pools), labels) > margin + 2 * UNIT
 
 
 class _Mean(Aggregate):
@@ -84,8 +88,8 @@ class MeanProbability(_Mean):
     def _transform(outputs: Tensor) -> Tensor:
         return outputs
 
-    def _least(self, heads: Heads, label: int, margin: float) -> FloatArray:
-        lead = np.where(heads.labels == label, heads.lead, -heads.confidence)
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+        lead = np.where(heads.labels == labels, heads.lead, -heads.confidence)
         return lead.astype(np.float64) - (margin + SLACK)
 
 
@@ -98,10 +102,10 @@ class MeanLogProbability(_Mean):
     def _transform(outputs: Tensor) -> Tensor:
         return outputs.clamp(min=FLOOR).log()
 
-    def _least(self, heads: Heads, label: int, margin: float) -> FloatArray:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
         first = np.maximum(heads.confidence.astype(np.float64), FLOOR)
         second = np.maximum(first - heads.lead, 0.0) + SLACK
-        lead = np.where(heads.labels == label, np.log(first / second), np.log(FLOOR / (first + SLACK)))
+        lead = np.where(heads.labels == labels, np.log(first / second), np.log(FLOOR / (first + SLACK)))
         return lead - (margin + SLACK)
 
 
@@ -113,17 +117,17 @@ class LabelMajority(Aggregate):
 
     name = "label majority"
 
-    def _least(self, heads: Heads, label: int, margin: float) -> FloatArray:
-        return np.where(heads.wins(label, margin), 1.0, -1.0)
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+        return np.where(heads.wins(labels, margin), 1.0, -1.0)
 
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
         return self._count(outputs, pools, pools >= 0)
 
-    def _wins(self, outputs: Tensor, pools: Tensor, label: int, margin: float) -> Tensor:
+    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
         best = outputs[pools.clamp(min=0)].topk(min(2, outputs.shape[1]), dim=-1).values
         firm = (best[..., 0] - best[..., -1] > margin) & (pools >= 0)
         soft = ((pools >= 0) & ~firm).sum(dim=1)
-        return lead(self._count(outputs, pools, firm), label) > soft
+        return lead(self._count(outputs, pools, firm), labels) > soft
 
     @staticmethod
     def _count(outputs: Tensor, pools: Tensor, counted: Tensor) -> Tensor:
@@ -132,16 +136,13 @@ class LabelMajority(Aggregate):
         return counts.scatter_add_(1, labels, counted.double())
 
 
-def _parts(outputs: Tensor, pools: Tensor) -> Iterator[Tensor]:
-    """The pools in parts that fit into memory."""
-    yield from torch.split(pools, max(AT_ONCE // max(pools.shape[1] * outputs.shape[1], 1), 1))
+def _parts(outputs: Tensor, pools: Tensor, split: Tensor | None = None) -> Iterator[Tensor]:
+    """The pools, or something else of their length, in parts of which the probabilities fit into memory."""
+    length = max(AT_ONCE // max(pools.shape[1] * outputs.shape[1], 1), 1)
+    yield from torch.split(pools if split is None else split, length)
 
 
-def lead(scores: Tensor, label: int) -> Tensor:
-    """By how much ``label`` is ahead of the best other class, ``[rows]`` (negative when behind)."""
-    rivals = scores.clone()
-    rivals[:, label] = -torch.inf
-    return scores[:, label] - rivals.amax(dim=1)
-
-
-AGGREGATES: dict[str, type[Aggregate]] = {a.name: a for a in (MeanProbability, MeanLogProbability, LabelMajority)}
+def lead(scores: Tensor, labels: Tensor) -> Tensor:
+    """By how much each row's label is ahead of its best other class, ``[rows]`` (negative when behind)."""
+    labels = labels[:, None]
+    return scores.gather(1, labels)[:, 0] - scores.scatter(1, labels, -torch.inf).amax(dim=1)

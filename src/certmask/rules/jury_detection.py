@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from certmask.certificate import Decision, Guarantee
+from certmask.covers import Cover
+from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, MeanProbability
-from certmask.rules.rule import Asking, Rule, jury_passes, majority, needed
-from certmask.rules.verdicts import all_won, verdicts
-from certmask.votes import Votes
+from certmask.rules.rule import Asking, Rule, majority
+from certmask.rules.verdicts import all_won, jury_claims
+from certmask.votes import BoolArray, Votes
 
 
 class JuryDetection(Rule):
@@ -25,16 +27,20 @@ class JuryDetection(Rule):
         super().__init__(margin)
         self.aggregate = aggregate or MeanProbability()
 
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        pools = jury_passes(votes.cover)
-        yield needed(pools)
-        claims = verdicts(self.aggregate, votes, pools)
-        return Decision(majority(claims), alert=bool((claims != claims[0]).any()))
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        claims = yield from self.claims(votes)
+        return [Decision(majority(own), alert=bool((own != own[0]).any())) for own in claims]
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        pools = jury_passes(votes.cover)
-        yield needed(pools)
-        return all_won(self.aggregate, votes, pools, label, self.margin)
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        juries = votes.ballot.juries[None]
+        yield votes.ask(votes.ballot.jurors[None])
+        return all_won(self.aggregate, votes, juries, labels, self.margin)
+
+    def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:
+        return cover.districts.all_juries
+
+    def claims(self, votes: Votes) -> Asking[IntArray]:
+        return (yield from jury_claims(self.aggregate, votes))
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "aggregate": self.aggregate.name}

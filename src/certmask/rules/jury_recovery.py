@@ -12,10 +12,13 @@ from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, MeanProbability
-from certmask.rules.rule import Asking, Rule, jury_passes, needed
-from certmask.rules.tournament import tournament
-from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, least_leads, verdicts
-from certmask.votes import PAD, Votes
+from certmask.rules.rule import Asking, Rule, together
+from certmask.rules.tournament import Duels, tournament
+from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, jury_claims, least_leads, verdicts
+from certmask.votes import Ballot, BoolArray, Votes
+
+TABLE = 1 << 22
+"""Up to so many passes, the pools of all pairs of districts are found once and kept."""
 
 
 class JuryRecovery(Rule):
@@ -40,46 +43,68 @@ class JuryRecovery(Rule):
         if self.pairs == "aligned" and not cover.grids:
             raise CoverError(f"expected a cover made of complete grids for aligned pairs, got {cover}")
 
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        pools = jury_passes(votes.cover)
-        yield needed(pools)
-        claims = verdicts(self.aggregate, votes, pools)
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        claims = yield from self.claims(votes)
+        return (yield from together(tournament(own, self._duels(votes, n)) for n, own in enumerate(claims)))
 
+    def _duels(self, votes: Votes, picture: int) -> Duels:
         def duels(opponents: IntArray) -> Asking[IntArray]:
-            common = self.pair_passes(votes.cover, opponents)
-            yield needed(common)
-            return verdicts(self.aggregate, votes, common)
+            common, alone = self.pair_pools(votes.ballot, opponents)[None], np.array([picture])
+            yield votes.ask(common, alone)
+            return np.asarray(verdicts(self.aggregate, votes, common, alone)[0])
 
-        return (yield from tournament(claims, duels))
+        return duels
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        pools = jury_passes(votes.cover)
-        yield needed(pools)
-        if not all_won(self.aggregate, votes, pools, label, self.margin):
-            return False
-        leads = least_leads(self.aggregate, votes, pools, label, self.margin)
-        for opponents in blocks(weakest_first(leads), FIRST_BLOCK):
-            common = self.pair_passes(votes.cover, opponents)
-            yield needed(common)
-            if not all_won(self.aggregate, votes, common, label, self.margin):
-                return False
-        return True
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        juries = votes.ballot.juries[None]
+        yield votes.ask(votes.ballot.jurors[None])
+        proved = all_won(self.aggregate, votes, juries, labels, self.margin)
+        leads = least_leads(self.aggregate, votes, juries, labels, self.margin)
+        opponents = all_pairs(leads.shape[1])
+        order = weakest_first(leads, opponents)
+        for block in blocks(len(opponents), FIRST_BLOCK):
+            left = np.flatnonzero(proved)
+            if not len(left):
+                break
+            common = self._pools_of(votes.ballot, opponents, order[left, block])
+            yield votes.ask(common, left)
+            proved[left] = all_won(self.aggregate, votes, common, labels[left], self.margin, left)
+        return proved
 
-    def pair_passes(self, cover: Cover, districts: IntArray) -> IntArray:
-        """The two-mask passes pooled for pairs of districts ``[n, 2]``: ``[n, members, 2]``, padded."""
-        juries = cover.grid_juries if self.pairs == "aligned" else (cover.districts.juries,)
-        return np.concatenate([_pooled(part, districts) for part in juries], axis=1)
+    def _pools_of(self, ballot: Ballot, opponents: IntArray, chosen: IntArray) -> IntArray:
+        """The pools of some of all pairs of districts, ``[..., members]``; from a table where it is not too large."""
+        members = sum(part.shape[1] ** 2 for part in self._juries(ballot.cover))
+        if len(opponents) * members > TABLE:
+            return self.pair_pools(ballot, opponents[chosen])
+        if self.pairs not in ballot.pools:
+            ballot.pools[self.pairs] = self.pair_pools(ballot, opponents)
+        return ballot.pools[self.pairs][chosen]
+
+    def pair_pools(self, ballot: Ballot, districts: IntArray) -> IntArray:
+        """The two-mask passes pooled for pairs of districts ``[..., 2]``: ``[..., members]``, filled up with -1."""
+        return np.concatenate([_pooled(ballot, part, districts) for part in self._juries(ballot.cover)], axis=-1)
+
+    def _juries(self, cover: Cover) -> tuple[IntArray, ...]:
+        """The juries whose masks are combined: of one grid each, or all together."""
+        return cover.grid_juries if self.pairs == "aligned" else (cover.districts.juries,)
+
+    def most_pairs(self, cover: Cover) -> int:
+        return cover.pairs(self.pairs)
+
+    def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:
+        return cover.districts.all_juries
+
+    def claims(self, votes: Votes) -> Asking[IntArray]:
+        return (yield from jury_claims(self.aggregate, votes))
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "pairs": self.pairs, "aggregate": self.aggregate.name}
 
 
-def _pooled(juries: IntArray, districts: IntArray) -> IntArray:
-    """Every mask of one district's jury with every mask of the other's, ``[n, members, 2]``, padded."""
-    pairs = np.broadcast_arrays(juries[districts[:, 0], :, None], juries[districts[:, 1], None, :])
-    pool = np.stack(pairs, axis=-1).reshape(len(districts), -1, 2)
-    pool[(pool < 0).any(axis=-1)] = PAD
-    return pool
+def _pooled(ballot: Ballot, juries: IntArray, districts: IntArray) -> IntArray:
+    """Every mask of one district's jury with every mask of the other's, ``[..., members]``, filled up with -1."""
+    pool = ballot.pairs(juries[districts[..., 0], :, None], juries[districts[..., 1], None, :])
+    return pool.reshape(*districts.shape[:-1], -1)
 
 
 def all_pairs(count: int) -> IntArray:
@@ -87,7 +112,6 @@ def all_pairs(count: int) -> IntArray:
     return np.stack(np.triu_indices(count, k=1), axis=1).astype(np.int64)
 
 
-def weakest_first(leads: npt.NDArray[np.floating[Any]]) -> IntArray:
-    """Every pair ``i < j``, those with the smallest leads first: where a certificate fails, it fails early."""
-    pairs = all_pairs(len(leads))
-    return np.asarray(pairs[np.argsort(leads[pairs].sum(axis=1), kind="stable")])
+def weakest_first(leads: npt.NDArray[np.floating[Any]], pairs: IntArray) -> IntArray:
+    """For each row of ``leads``, the pairs by rising lead: where a certificate fails, it fails early."""
+    return np.argsort(leads[:, pairs[:, 0]] + leads[:, pairs[:, 1]], axis=1, kind="stable")

@@ -8,8 +8,9 @@ import numpy as np
 
 from certmask.certificate import Decision, Guarantee
 from certmask.errors import CertmaskError
+from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule, majority
-from certmask.votes import Votes, single_passes
+from certmask.votes import BoolArray, Votes
 
 
 class MinorityReports(Rule):
@@ -28,20 +29,22 @@ class MinorityReports(Rule):
             raise CertmaskError(f"expected a threshold from 0 to below 1, got {threshold}")
         self.threshold = threshold
 
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        heads = votes.heads(passes)
-        label = majority(heads.labels, np.array(votes.cover.copies))
-        return Decision(label, bool(((heads.labels != label) & (heads.confidence > self.threshold)).any()))
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        heads, copies = votes.heads(singles), np.array(votes.cover.copies)
+        answers = np.array([majority(labels, copies) for labels in heads.labels], dtype=np.int64)
+        reports = (heads.labels != answers[:, None]) & (heads.confidence > self.threshold)
+        return [Decision(int(label), bool(alert)) for label, alert in zip(answers, reports.any(axis=1), strict=True)]
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        heads = votes.heads(passes)
-        speaks = heads.wins(label, self.margin) & (heads.confidence > self.threshold + self.margin)
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        heads = votes.heads(singles)
+        speaks = heads.wins(labels[:, None], self.margin) & (heads.confidence > self.threshold + self.margin)
         juries = votes.cover.districts.juries
-        return bool((speaks[juries] & (juries >= 0)).any(axis=1).all())
+        heard = np.asarray((speaks[:, juries] & (juries >= 0)).any(axis=2))
+        return np.asarray(heard.all(axis=1))
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "threshold": self.threshold}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from certmask.certificate import Decision, Guarantee
+from certmask.covers import Cover
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
-from certmask.rules.jury_recovery import weakest_first
-from certmask.rules.rule import Asking, Rule, majority
-from certmask.rules.tournament import tournament
+from certmask.rules.jury_recovery import all_pairs, weakest_first
+from certmask.rules.rule import Asking, Rule, majority, together
+from certmask.rules.tournament import Duels, tournament
 from certmask.rules.verdicts import FIRST_BLOCK, blocks
-from certmask.votes import Votes, single_passes
+from certmask.votes import BoolArray, Votes
 
 
 class PatchCleanser(Rule):
@@ -32,35 +34,51 @@ class PatchCleanser(Rule):
             raise CertmaskError(f"expected challenger to be True or False, got {challenger!r}")
         self.challenger = challenger
 
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        labels = votes.heads(passes).labels
-        if self.challenger:
-            return (yield from tournament(labels, lambda pairs: _two_mask_labels(votes, pairs)))
-        winner = majority(labels)
-        for dissenter in np.flatnonzero(labels != winner):
-            partners = np.stack([np.full(len(labels), dissenter), np.arange(len(labels))], axis=1)
-            if ((yield from _two_mask_labels(votes, partners)) == labels[dissenter]).all():
-                return Decision(int(labels[dissenter]))
-        return Decision(winner)
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        rounds = []
+        for picture, labels in enumerate(votes.heads(singles).labels):
+            duels = partial(_two_mask_labels, votes, picture)
+            rounds.append(tournament(labels, duels) if self.challenger else _double_masking(labels, duels))
+        return (yield from together(rounds))
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        heads = votes.heads(passes)
-        if not heads.wins(label, self.margin).all():
-            return False
-        for pairs in blocks(weakest_first(heads.lead), FIRST_BLOCK):
-            yield pairs
-            if not votes.heads(pairs).wins(label, self.margin).all():
-                return False
-        return True
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        heads = votes.heads(singles)
+        proved = np.asarray(heads.wins(labels[:, None], self.margin).all(axis=1))
+        pairs = all_pairs(len(votes.cover))
+        order = weakest_first(heads.lead, pairs)
+        for block in blocks(len(pairs), FIRST_BLOCK):
+            left = np.flatnonzero(proved)
+            if not len(left):
+                break
+            chosen = pairs[order[left, block]]
+            passes = votes.ballot.pairs(chosen[..., 0], chosen[..., 1])
+            yield votes.ask(passes, left)
+            proved[left] = votes.heads(passes, left).wins(labels[left, None], self.margin).all(axis=1)
+        return proved
+
+    def most_pairs(self, cover: Cover) -> int:
+        return cover.pairs()
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "challenger": self.challenger}
 
 
-def _two_mask_labels(votes: Votes, pairs: IntArray) -> Asking[IntArray]:
-    yield pairs
-    return votes.heads(pairs).labels
+def _double_masking(labels: IntArray, duels: Duels) -> Asking[Decision]:
+    """The dissenter whose every second mask agrees with it, else the majority of ``labels [masks]``."""
+    winner = majority(labels)
+    for dissenter in np.flatnonzero(labels != winner):
+        partners = np.stack([np.full(len(labels), dissenter), np.arange(len(labels))], axis=1)
+        if ((yield from duels(partners)) == labels[dissenter]).all():
+            return Decision(int(labels[dissenter]))
+    return Decision(winner)
+
+
+def _two_mask_labels(votes: Votes, picture: int, pairs: IntArray) -> Asking[IntArray]:
+    """What one picture's pairs of masks vote, ``[n]``."""
+    passes, alone = votes.ballot.pairs(pairs[:, 0], pairs[:, 1])[None], np.array([picture])
+    yield votes.ask(passes, alone)
+    return np.asarray(votes.heads(passes, alone).labels[0])

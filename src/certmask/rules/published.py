@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from certmask.certificate import Decision, Guarantee
-from certmask.rules.rule import Asking, Rule, majority
-from certmask.votes import Votes, single_passes
+from certmask.covers import Cover
+from certmask.geometry import IntArray
+from certmask.rules.rule import Asking, Rule
+from certmask.votes import BoolArray, Votes
 
 
 class Published(Rule):
@@ -20,17 +22,20 @@ class Published(Rule):
     name = "published"
     guarantee = Guarantee.PUBLISHED
 
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        labels = votes.heads(passes).labels
-        counts = np.bincount(labels, weights=votes.cover.copies).astype(int)
-        exactly_k = np.flatnonzero(counts == votes.cover.k)
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        return [self._decision(votes.cover, labels) for labels in votes.heads(singles).labels]
+
+    @staticmethod
+    def _decision(cover: Cover, labels: IntArray) -> Decision:
+        counts = np.bincount(labels, weights=cover.copies).astype(int)
+        exactly_k = np.flatnonzero(counts == cover.k)
         if np.count_nonzero(counts) > 1 and len(exactly_k):
             return Decision(int(exactly_k[0]))
-        return Decision(majority(labels, np.array(votes.cover.copies)))
+        return Decision(int(counts.argmax()))
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        passes = single_passes(len(votes.cover))
-        yield passes
-        return bool(votes.heads(passes).wins(label, self.margin).all())
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        return np.asarray(votes.heads(singles).wins(labels[:, None], self.margin).all(axis=1))

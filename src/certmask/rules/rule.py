@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -12,18 +12,19 @@ from certmask.certificate import Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
-from certmask.votes import PAD, Votes, distinct
+from certmask.votes import Ask, BoolArray, Votes
 
 T = TypeVar("T")
-Asking = Generator[IntArray, None, T]
-"""A computation that yields the passes ``[n, 2]`` it needs next, and finds them among the votes when it goes on."""
+Asking = Generator[Ask, None, T]
+"""A computation that yields the passes it needs next, and finds them among the votes when it goes on."""
 
 
 class Rule(ABC):
     """Turns votes into a decision and, given the true label, into a certificate.
 
-    A rule never sees the network. ``deciding`` and ``certifying`` say which passes they need as they go, so one
-    text serves live votes, cached votes and invented tables; ``decide`` and ``certify`` run them on complete votes.
+    A rule never sees the network. ``deciding`` and ``certifying`` look at a cohort of pictures at once and say which
+    passes they need as they go, so one text serves live votes, kept votes and invented tables; ``decide`` and
+    ``certify`` run them on the complete votes of one picture.
     """
 
     name: ClassVar[str]
@@ -39,12 +40,12 @@ class Rule(ABC):
         self.margin = float(margin)
 
     @abstractmethod
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        """Answer from votes, clean or attacked."""
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        """Answer from votes about pictures, clean or attacked; one decision each."""
 
     @abstractmethod
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
-        """Whether the votes of the *clean* image prove the rule's guarantee for ``label``."""
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
+        """Whether the votes of the *clean* pictures prove the rule's guarantee for their ``labels [pictures]``."""
 
     def check(self, cover: Cover) -> None:  # noqa: B027  (most rules take any cover)
         """Raise if this rule's proof does not work with this cover."""
@@ -53,7 +54,8 @@ class Rule(ABC):
     def decide(self, votes: Votes) -> Decision:
         """Answer from complete votes."""
         self.check(votes.cover)
-        return answer(self.deciding(votes), votes)
+        (decision,) = answer(self.deciding(_of_one(votes)), votes)
+        return decision
 
     @final
     def certify(self, votes: Votes, label: int) -> Certificate:
@@ -61,58 +63,73 @@ class Rule(ABC):
         self.check(votes.cover)
         if not 0 <= label < votes.outputs.shape[1]:
             raise CertmaskError(f"expected a label from 0 to {votes.outputs.shape[1] - 1}, got {label}")
-        return self.certificate(votes.cover, label, answer(self.certifying(votes, label), votes))
-
-    @final
-    def certificate(self, cover: Cover, label: int, holds: bool, function: dict[str, Any] | None = None) -> Certificate:
-        """Write down what was found, with all that it rests on."""
-        return Certificate(holds, self.guarantee, label, self.describe(), cover.describe(), function)
+        (holds,) = answer(self.certifying(_of_one(votes), np.array([label])), votes)
+        threat, cover = votes.cover.patch.describe(), votes.cover
+        return Certificate(bool(holds), self.guarantee, label, threat, cover.image, self.describe(), cover.describe())
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters, as a results file records them."""
         return {"rule": self.name, "guarantee": self.guarantee.value, "margin": self.margin}
+
+    def most_pairs(self, cover: Cover) -> int:
+        """The most two-mask passes that a certificate takes; none for a rule of one round."""
+        return 0
+
+    def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:
+        """The masks that speak for each place where a patch may be, if it is there: one by one, unless juries do."""
+        return [(mask,) for mask in range(len(cover))]
+
+    def claims(self, votes: Votes) -> Asking[IntArray]:
+        """The class that each hypothesis claims, ``[pictures, hypotheses]``."""
+        singles = votes.ballot.singles[None]
+        yield votes.ask(singles)
+        return votes.heads(singles).labels
 
     def __repr__(self) -> str:
         parameters = ", ".join(f"{k}={v!r}" for k, v in self.describe().items() if k not in ("rule", "guarantee"))
         return f"{type(self).__name__}({parameters})"
 
 
+def _of_one(votes: Votes) -> Votes:
+    if votes.store.pictures != 1:
+        raise VoteError(f"expected the votes of one picture, got those of {votes.store.pictures}")
+    return votes
+
+
 def answer(asking: Asking[T], votes: Votes) -> T:
     """Run a computation on votes that are all there; a missing one is an error."""
     while True:
         try:
-            passes = next(asking)
+            ask = next(asking)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
-        if len(votes.store.missing(votes.passes(passes))):
+        if len(votes.store.missing(ask)):
             raise VoteError("expected every vote that the rule needs, got a table without some of them")
 
 
-def numbered(asking: Asking[T], votes: Votes, asked: list[IntArray] | None = None) -> Asking[T]:
-    """The same computation, asking in the numbering of the votes' store; what it asks for is added to ``asked``."""
-    while True:
-        try:
-            passes = next(asking)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        passes = votes.passes(passes)
-        if asked is not None:
-            asked.append(passes)
-        yield passes
-
-
-def jury_passes(cover: Cover) -> IntArray:
-    """The single passes of every district's jury, ``[districts, largest jury, 2]``, padded."""
-    juries = np.where(cover.districts.juries < 0, PAD, cover.districts.juries)
-    return np.asarray(np.repeat(juries[..., None], 2, axis=-1))
-
-
-def needed(pools: IntArray) -> IntArray:
-    """The different passes in a padded array, as the list ``[n, 2]`` to ask for."""
-    flat: IntArray = pools.reshape(-1, 2)
-    return distinct(flat[flat[:, 0] != PAD])
+def together(askings: Iterable[Asking[T]]) -> Asking[list[T]]:
+    """Several computations side by side: what they ask for is asked for at once; their findings in order."""
+    waiting, found = dict(enumerate(askings)), dict[int, T]()
+    while waiting:
+        asks = []
+        for number, asking in list(waiting.items()):
+            try:
+                asks.append(next(asking))
+            except StopIteration as stop:
+                found[number] = stop.value
+                del waiting[number]
+        if asks:
+            yield Ask.joined(asks)
+    return [found[number] for number in range(len(found))]
 
 
 def majority(labels: IntArray, weights: IntArray | None = None) -> int:
     """The label with most weight; the smallest label wins a tie."""
     return int(np.bincount(labels, weights=weights).argmax())
+
+
+def majorities(labels: IntArray) -> IntArray:
+    """The same for each row of ``labels [pictures, votes]``."""
+    width = int(labels.max(initial=0)) + 1
+    apart = labels + width * np.arange(len(labels))[:, None]
+    return np.asarray(np.bincount(apart.ravel(), minlength=width * len(labels)).reshape(-1, width).argmax(axis=1))

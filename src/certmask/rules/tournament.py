@@ -11,7 +11,7 @@ from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, majority
 
 Duels = Callable[[IntArray], Asking[IntArray]]
-"""Given pairs of hypotheses ``[n, 2]``, the class that each pair's common votes name, ``[n]``."""
+"""Given pairs of hypotheses about a picture, ``[n, 2]``, the class that each pair's common votes name, ``[n]``."""
 
 
 def tournament(claims: IntArray, duels: Duels) -> Asking[Decision]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from certmask.certificate import Decision, Guarantee
+from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule
-from certmask.votes import Votes, bare_pass
+from certmask.votes import BoolArray, Votes
 
 
 class Undefended(Rule):
@@ -13,10 +16,11 @@ class Undefended(Rule):
     name = "undefended"
     guarantee = Guarantee.NONE
 
-    def deciding(self, votes: Votes) -> Asking[Decision]:
-        yield bare_pass()
-        return Decision(int(votes.heads(bare_pass()).labels[0]))
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        bare = votes.ballot.bare[None]
+        yield votes.ask(bare)
+        return [Decision(int(label)) for label in votes.heads(bare).labels[:, 0]]
 
-    def certifying(self, votes: Votes, label: int) -> Asking[bool]:
+    def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         yield from ()
-        return False
+        return np.zeros(len(labels), dtype=bool)

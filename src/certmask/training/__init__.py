@@ -1,7 +1,21 @@
 """Occlusion training: Cutout, greedy Cutout, the paper's schedule."""
 
-from certmask.training.photos import Photos, PhotosInMemory, PhotoStream, read_photos
+from certmask.training.course import Exam, train_and_examine
+from certmask.training.lessons import Lessons, LessonsInMemory, LessonStream, read_lessons
 from certmask.training.recipe import CUTOUTS, Recipe, paper_rate
+from certmask.training.start import starting_point
 from certmask.training.trainer import Trainer
 
-__all__ = ["CUTOUTS", "PhotoStream", "Photos", "PhotosInMemory", "Recipe", "Trainer", "paper_rate", "read_photos"]
+__all__ = [
+    "CUTOUTS",
+    "Exam",
+    "LessonStream",
+    "Lessons",
+    "LessonsInMemory",
+    "Recipe",
+    "Trainer",
+    "paper_rate",
+    "read_lessons",
+    "starting_point",
+    "train_and_examine",
+]

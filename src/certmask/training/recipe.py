@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from certmask.errors import CertmaskError
 
 CUTOUTS = ("none", "random", "greedy")
-CHOICES = {"cutout": CUTOUTS, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine")}
+ALLOWED = {"cutout": CUTOUTS, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine")}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """SGD with momentum, the rate divided by 10 every 5 epochs, two Cutout squares of 128 px at 224 (scaled).
 
-    ``zoom`` is the smallest share of a side that a random crop keeps (1: no crop), ``shift`` the most pixels by which
-    a photo is moved, ``warm_up`` counts epochs.
+    ``zoom`` is the smallest share of a side that a random window keeps (1: all of it), ``shift`` the most pixels by
+    which a photo is moved, ``warm_up`` counts epochs.
     """
 
     epochs: int = 10
@@ -41,7 +41,7 @@ class Recipe:
     shift: int = 0
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
+        for name, known in ALLOWED.items():
             if getattr(self, name) not in known:
                 raise CertmaskError(f"expected {name} to be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if min(self.epochs, self.batch, self.decay_every) < 1 or not self.rate > 0:

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from certmask.classifier import Colour
 from certmask.errors import CertmaskError
-from certmask.training.crop import random_crop, random_shift
-from certmask.training.cutout import greedy_cutout, random_cutout
-from certmask.training.photos import Photos
+from certmask.training.augmentation import greedy_cutout, random_cutout, random_shift, random_window
+from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
 
 History = list[dict[str, float]]
@@ -24,7 +23,7 @@ CHECK_BATCH = 256
 
 
 class Trainer:
-    """Trains a network on photos; after every epoch a checkpoint is written from which the next run goes on.
+    """Trains a network on lessons; after every epoch a checkpoint is written from which the next run goes on.
 
     ``origin`` says what the weights rest on beside the recipe; a run goes on only where all of it is the same.
     """
@@ -32,7 +31,7 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        photos: Photos,
+        lessons: Lessons,
         recipe: Recipe,
         folder: Path,
         *,
@@ -45,20 +44,20 @@ class Trainer:
         self.device = torch.device(device)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network: nn.Module = torch.compile(self.model) if compiled else self.model  # type: ignore[assignment]
-        self.photos, self.recipe, self.folder = photos, recipe, folder
+        self.lessons, self.recipe, self.folder = lessons, recipe, folder
         self.fill = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
         self.scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
         self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
         self.history: History = []
 
-    def run(self, validation: Photos | None, progress: Callable[[dict[str, float]], None]) -> History:
+    def train(self, held_out: Lessons | None, progress: Callable[[dict[str, float]], None]) -> History:
         """Train the epochs that are not done yet."""
         self._resume()
         while len(self.history) < self.recipe.epochs:
             entry = self._epoch(len(self.history))
-            if validation is not None:
-                entry["validation_accuracy"] = self.accuracy(validation)
+            if held_out is not None:
+                entry["validation_accuracy"] = self.accuracy(held_out)
             self.history.append(entry)
             self._save()
             progress(entry)
@@ -68,12 +67,12 @@ class Trainer:
         """One pass over the photos; everything random depends on the seed and the epoch alone."""
         chance = torch.Generator().manual_seed(1_000_003 * self.recipe.seed + epoch)
         torch.manual_seed(1_000_003 * self.recipe.seed + epoch)
-        order = torch.randperm(len(self.photos.labels), generator=chance)
+        order = torch.randperm(len(self.lessons.labels), generator=chance)
         steps = max(len(order) // self.recipe.batch, 1)
         order = order[: steps * self.recipe.batch]
         self.model.train()
         total, right = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        for step, (images, labels) in enumerate(self.photos.batches(order, self.recipe.batch, self.device)):
+        for step, (images, labels) in enumerate(self.lessons.batches(order, self.recipe.batch, self.device)):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.rate_at(epoch + step / steps)
             logits = self._logits(self._occluded(self._varied(images, chance), labels, chance))
@@ -93,13 +92,13 @@ class Trainer:
         return {"epoch": epoch + 1, "rate": rate, "loss": mean_loss, "training_accuracy": right.item() / count}
 
     def _varied(self, images: Tensor, chance: torch.Generator) -> Tensor:
-        """Mirrored with probability one half, moved and cropped, as the recipe says."""
+        """Mirrored with probability one half, moved and seen through a window, as the recipe says."""
         if self.recipe.flip:
             mirrored = torch.rand(len(images), 1, 1, 1, generator=chance).to(self.device) < 0.5
             images = torch.where(mirrored, images.flip(3), images)
         if self.recipe.shift:
             images = random_shift(images, self.recipe.shift, chance)
-        return random_crop(images, self.recipe.zoom, chance) if self.recipe.zoom < 1 else images
+        return random_window(images, self.recipe.zoom, chance) if self.recipe.zoom < 1 else images
 
     def _occluded(self, images: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
         if self.recipe.cutout == "random":
@@ -122,13 +121,13 @@ class Trainer:
         return logits
 
     @torch.inference_mode()
-    def accuracy(self, photos: Photos) -> float:
+    def accuracy(self, lessons: Lessons) -> float:
         """Share of photos classified rightly, without any mask."""
         self.model.eval()
-        order = torch.arange(len(photos.labels))
+        order = torch.arange(len(lessons.labels))
         right = [
             (self._logits(images, self.model).argmax(dim=1) == labels).sum()
-            for images, labels in photos.batches(order, CHECK_BATCH, self.device)
+            for images, labels in lessons.batches(order, CHECK_BATCH, self.device)
         ]
         return torch.stack(right).sum().item() / len(order)
 

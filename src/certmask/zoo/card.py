@@ -15,7 +15,7 @@ from certmask.errors import ClassifierError
 from certmask.zoo.checkpoint import load_weights, read_state_dict
 from certmask.zoo.timm_import import import_timm
 
-FORMAT = 1
+CARD_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def save_model(model: nn.Module, card: Card, checkpoint: Path, half: bool = Fals
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     save_file(state, checkpoint)
     card = Card(**{**asdict(card), "sha256": file_digest(checkpoint)})
-    text = json.dumps({"certmask_card": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
+    text = json.dumps({"certmask_card": CARD_FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
     card_path(checkpoint).write_text(text + "\n", encoding="utf-8")
     return card
 
@@ -60,8 +60,8 @@ def read_card(checkpoint: Path) -> Card:
         raise ClassifierError(f"expected a card beside {checkpoint}, got nothing at {path}") from None
     except (OSError, ValueError) as error:
         raise ClassifierError(f"expected a model card in {path}, got {error}") from None
-    if not isinstance(content, dict) or content.pop("certmask_card", None) != FORMAT:
-        raise ClassifierError(f"expected a certmask card of format {FORMAT}, got {path}")
+    if not isinstance(content, dict) or content.pop("certmask_card", None) != CARD_FORMAT:
+        raise ClassifierError(f"expected a certmask card of format {CARD_FORMAT}, got {path}")
     fields = Card.__dataclass_fields__
     for name in {*fields, *content}:
         if name not in content or name not in fields:

@@ -49,6 +49,22 @@ def load_weights(model: nn.Module, weights: StateDict, name: str, source: Path |
     model.load_state_dict(weights, strict=False)
 
 
+def checkpoints_below(folder: Path) -> list[Path]:
+    """All ``.safetensors`` files in a folder and its folders, by name."""
+    return sorted(folder.glob("**/*.safetensors"))
+
+
+def given_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder that the user named; an error if there is none."""
+    if not folder.is_dir():
+        got = f"the file {folder}" if folder.exists() else f"nothing at {folder}"
+        raise ClassifierError(f"expected a folder with checkpoints (.safetensors), got {got}")
+    checkpoints = checkpoints_below(folder)
+    if not checkpoints:
+        raise ClassifierError(f"expected checkpoints (.safetensors) in {folder}, got none")
+    return checkpoints
+
+
 def _reason(error: Exception) -> str:
     line = str(error).strip().splitlines()[0] if str(error).strip() else ""
     return f"{type(error).__name__}: {line[:120]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +13,12 @@ from torch import nn
 
 from certmask.classifier import Classifier
 from certmask.data import Framing
-from certmask.data.sources import IMAGENET_CLASSES
+from certmask.data.imagenet import imagenet_names
+from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ClassifierError
 from certmask.zoo.card import Card, load_checkpoint, read_card
-from certmask.zoo.checkpoint import StateDict, load_weights, read_state_dict
+from certmask.zoo.checkpoint import StateDict, checkpoints_below, given_checkpoints, load_weights, read_state_dict
+from certmask.zoo.classes import readable_names
 from certmask.zoo.timm_import import import_timm
 
 DEFAULT_MODEL = "efficientnet-lite0"
@@ -90,6 +92,12 @@ def framing_of(name: str) -> Framing:
     return Framing(float(config.crop_pct), config.interpolation, config.crop_mode == "squash")
 
 
+def architecture_of(name: str) -> str:
+    """The architecture that a model's name stands for: that on the card of a checkpoint, else the name itself."""
+    checkpoint = checkpoint_path(name)
+    return name if checkpoint is None else read_card(checkpoint).architecture
+
+
 def checkpoint_path(name: str) -> Path | None:
     """The checkpoint that a name stands for: a ``.safetensors`` file, or one that comes with certmask; else None."""
     if name.endswith(".safetensors"):
@@ -110,30 +118,24 @@ def shipped_models() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
 
-def readable_names(classes: Sequence[str]) -> tuple[str, ...]:
-    """WordNet ids replaced by the English names of ImageNet's classes; other names stay."""
-    if not all(name[:1] == "n" and name[1:].isdigit() for name in classes):
-        return tuple(classes)
-    english = dict(zip(imagenet_synsets(), imagenet_names(), strict=True))
-    names = tuple(english.get(name, name) for name in classes)
-    return names if len(set(names)) == len(names) else tuple(classes)
+def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | ClassifierError]]:
+    """The embedded model, the shipped ones and the checkpoints in a folder, each with its card or why it has none.
+
+    Without a folder, those below ``models`` where there is such a folder.
+    """
+    checkpoints = checkpoints_below(Path("models")) if folder is None else given_checkpoints(folder)
+    config = import_timm().get_pretrained_cfg(_timm_name(DEFAULT_MODEL))
+    names = tuple(imagenet_names())
+    embedded = Card(DEFAULT_MODEL, names, config.input_size[1:], config.mean, config.std, config.crop_pct)
+    shipped = [(name, read_card(SHIPPED / f"{name}.safetensors")) for name in shipped_models()]
+    return [(DEFAULT_MODEL, embedded), *shipped, *((str(path), _card_or_error(path)) for path in checkpoints)]
 
 
-def imagenet_names() -> list[str]:
-    """English names of the 1,000 ImageNet classes, in order."""
-    info = _imagenet_info()
-    return [info.index_to_description(c).split(",")[0] for c in range(IMAGENET_CLASSES)]
-
-
-def imagenet_synsets() -> list[str]:
-    """WordNet ids (n01440764 …) of the 1,000 ImageNet classes, in order."""
-    info = _imagenet_info()
-    return [info.index_to_label_name(c) for c in range(IMAGENET_CLASSES)]
-
-
-def _imagenet_info() -> Any:
-    import_timm()
-    return import_module("timm.data").ImageNetInfo()
+def _card_or_error(checkpoint: Path) -> Card | ClassifierError:
+    try:
+        return read_card(checkpoint)
+    except ClassifierError as error:
+        return error
 
 
 def _timm_name(name: str) -> str:

@@ -1,0 +1,181 @@
+"""A results file as a target: what it certified is rebuilt, attacked, and, picture by picture, judged again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from certmask.attacks.attack import Job, defence_judge, rechecked
+from certmask.attacks.attempts import Budget, plan_attempts
+from certmask.attacks.certified_run import certified_photos, check_function, check_weights, read_certified
+from certmask.attacks.descent import Surrogate
+from certmask.attacks.gauntlet import Gauntlet, broken_proof
+from certmask.attacks.pictures import read_picture
+from certmask.certificate import Decision
+from certmask.classifier import Classifier
+from certmask.data import check_source, load_dataset, pixel_digest
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
+from certmask.errors import AttackError, BrokenCertificateError, ResultsError
+from certmask.results.file import Row, picture_folder
+from certmask.results.run import Run, read_run
+from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
+
+ATTEMPTS_AT_ONCE = {"cuda": 32, "cpu": 1}
+"""Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to attack: a results file, its photos, the model it certified (None: as it names it), some of its rules.
+
+    ``out`` is the file of attempts; an unfinished one is continued.
+    """
+
+    results: Path
+    data: str
+    out: Path
+    model: str | None = None
+    weights: Path | None = None
+    device: str = "auto"
+    rules: Sequence[str] = ()
+
+    def gauntlet(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
+        """Everything that a budget buys against this target, checked and ready: ``gauntlet.attack()``."""
+        certified = read_certified(self.results)
+        run, defences = certified.run, certified.chosen(self.rules)
+        attempts = plan_attempts(certified, defences, budget)
+        if not attempts:
+            raise AttackError(f"expected certified images to attack in {self.results}, got none")
+        check_source(self.data)
+        engine = self._engine(run, defences)
+        photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
+        surrogate = self._surrogate(run, engine, defences)
+        together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
+        return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
+
+    def replay(self, number: int) -> Replay:
+        """Judge the saved picture of row ``number`` (from 1) of the attempts file again."""
+        certified = read_certified(self.results)
+        run, row = certified.run, _saved_row(certified.run, self.out, number)
+        picture = _saved_picture(self.out, row)
+        (defence,) = certified.chosen([row["defence"]])
+        engine = self._engine(run, [defence])
+        clean = self._photos(run, engine.classifier, {row["image"]})[row["image"]]
+        job = Job(clean[None], torch.tensor([row["label"]]), defence.cover.patch)
+        pictures, _ = rechecked(job, picture[None], torch.tensor([row["corner"]]))
+        (decision,) = defence_judge(engine, defence)(pictures)
+        return Replay(run, engine, defence, number, row, decision)
+
+    def check_proofs(self, attempts: Run) -> None:
+        """An error, with the command that replays it, if an attempt broke a proved certificate."""
+        number = broken_proof(attempts)
+        if number is not None:
+            row = attempts.rows[number - 1]
+            raise BrokenCertificateError(
+                f"expected every proved certificate to hold, got that of {row['defence']} for {row['image']} broken; "
+                f"replay: {self.replay_command(number)}"
+            )
+
+    def replay_command(self, row: int) -> str:
+        """The command that judges one saved picture again."""
+        words = ["certmask", "attack", str(self.results), self.data]
+        words += ["--model", self.model] if self.model else []
+        words += ["--weights", str(self.weights)] if self.weights else []
+        words += ["--device", self.device] if self.device != "auto" else []
+        return shlex.join([*words, "--out", str(self.out), "--replay", str(row)])
+
+    def model_name(self, run: Run) -> str:
+        """The model that was asked for, else the one that the run names; an error if none can be had by that name."""
+        if self.model is not None:
+            return self.model
+        name = str(run.model.get("name"))
+        if not is_known(name):
+            raise AttackError(f"expected --model FILE for a run of {name}, which is no name of a model, got none")
+        return name
+
+    def _engine(self, run: Run, defences: Sequence[MaskedDefence]) -> Engine:
+        """The function that was certified, with the precision, batch and backend that the results file names."""
+        classifier = load_classifier(
+            self.model_name(run),
+            self.weights,
+            device=self.device,
+            precision=run.model["precision"],
+            batch=run.model["batch"],
+            compiled=run.model["compiled"],
+            backend=run.model["backend"],
+        )
+        check_weights(run, classifier)
+        engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(run.model["fill"]))
+        engine.forward.warm_up()
+        check_function(run, engine)
+        return engine
+
+    def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
+        dataset = load_dataset(self.data, class_aliases(classifier), framing_of(self.model_name(run)))
+        return certified_photos(run, dataset, names, classifier.size)
+
+    def _surrogate(self, run: Run, engine: Engine, defences: Sequence[MaskedDefence]) -> Surrogate:
+        """Gradients from the classifier's own network or, where it has none, from the one it was made from."""
+        classifier = engine.classifier
+        own = isinstance(classifier.model, nn.Module)
+        network = None if own else load_model(self.model_name(run), self.weights)
+        return Surrogate(classifier, [defence.cover for defence in defences], network=network, fill=engine.fill)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A saved picture that was judged again: its row in the attempts file, the defence, and what it decides now."""
+
+    run: Run
+    engine: Engine
+    defence: MaskedDefence
+    number: int
+    row: Row
+    decision: Decision
+
+    @property
+    def broken(self) -> bool:
+        return self.defence.rule.guarantee.broken_by(self.decision, self.row["label"])
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        names, answer, label = self.engine.classifier.class_names, self.decision.label, self.row["label"]
+        alert = "with an alert" if self.decision.alert else "without an alert"
+        return (
+            f"row {self.number}: {self.defence.name} answers {names[answer]} ({answer}) {alert}; "
+            f"the true class is {names[label]} ({label}): {'broken' if self.broken else 'not broken'}"
+        )
+
+    def check_proof(self) -> None:
+        """An error if the picture breaks a proved certificate."""
+        if self.broken and self.defence.rule.guarantee.proved:
+            raise BrokenCertificateError(
+                f"expected the certificate of {self.row['image']} to hold, got it broken again"
+            )
+
+
+def _saved_row(run: Run, attempts: Path, number: int) -> Row:
+    """A row of an attempts file on this very run; an error unless its picture was saved."""
+    made = read_run(attempts)
+    if made.kind != "attack" or made.header["certified"]["digest"] != run.digest:
+        raise ResultsError(f"expected attempts on {run.path}, got {attempts}, which is about something else")
+    if not 1 <= number <= len(made.rows):
+        raise ResultsError(f"expected a row from 1 to {len(made.rows)} of {attempts}, got {number}")
+    if made.rows[number - 1]["picture"] is None:
+        raise ResultsError(f"expected a row with a saved picture, got {number}: only successful attempts are saved")
+    return made.rows[number - 1]
+
+
+def _saved_picture(attempts: Path, row: Row) -> Tensor:
+    raw = picture_folder(attempts) / row["picture"]
+    picture = read_picture(raw)
+    if pixel_digest(picture) != row["picture_sha256"]:
+        raise ResultsError(f"expected the picture that was judged in {raw}, got other pixels")
+    return picture

@@ -1,0 +1,43 @@
+"""Devices: whether one is there, which precision it computes natively, what it is called."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+
+from certmask.errors import ClassifierError
+
+BATCH = {"cpu": 32, "cuda": 512}
+
+
+def present_device(device: torch.device | str) -> torch.device:
+    """A device that torch knows and this machine has; ``auto`` takes the GPU where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ClassifierError(f"expected a device that is there, got {str(device)!r} ({reason})") from None
+    return torch.device(device)
+
+
+def best_precision(device: torch.device | str) -> str:
+    """bf16 where the hardware computes it natively, else fp32."""
+    if torch.device(device).type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+    return "bf16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "fp32"
+
+
+def best_batch(device: torch.device) -> int:
+    """Images per forward pass that keep a device busy without filling its memory."""
+    return BATCH.get(device.type, 32)
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's own name; of a CPU its kind, its vector instructions and the number of threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return f"{device.type} {kind}, {torch.get_num_threads()} threads"

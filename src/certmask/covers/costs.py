@@ -1,0 +1,76 @@
+"""What covers cost: masks, pairs, passes, beside the exact minimum and the paper's counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from certmask.covers.cover import Cover
+from certmask.covers.default import suited_cover
+from certmask.errors import CoverError, GeometryError
+from certmask.geometry import minimum_masks, smallest_mask
+from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
+from certmask.threat import Patch, Size
+
+PER_AXIS_TRIED = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
+"""Masks per axis and fold that are tried when no mask size is given."""
+
+
+def cover_figures(cover: Cover) -> dict[str, Any]:
+    """The cover in numbers; ``paper_count`` is None where the paper's formulas do not apply."""
+    return {
+        "tiling": cover.tiling,
+        "image": list(cover.image),
+        "patch": list(cover.patch.size),
+        "mask": list(cover.mask),
+        "fold": list(cover.fold),
+        "masks": len(cover),
+        "placed": cover.placed,
+        "min_fold": cover.min_fold,
+        "max_fold": cover.max_fold,
+        "min_jury": cover.min_jury,
+        "districts": len(cover.districts),
+        "pairs": cover.pairs(),
+        "aligned_pairs": cover.pairs("aligned") if cover.grids else None,
+        "exact_minimum": minimum_masks(cover.image, cover.patch, cover.mask, cover.k),
+        "paper_count": _paper(cover, "count"),
+        "paper_bound": _paper(cover, "bound"),
+    }
+
+
+def certificate_passes(cover: Cover) -> int:
+    """Passes of a recovery certificate: all masks, and the fewest pairs that the cover allows."""
+    return len(cover) + cover.pairs("aligned" if cover.grids else "all")
+
+
+def _paper(cover: Cover, which: str) -> int | None:
+    try:
+        if which == "bound":
+            return theorem3_bound(cover.image, cover.patch, cover.mask, cover.k)
+        if cover.tiling == "replicated":
+            return replicated_count(cover.image, cover.patch, cover.mask, cover.k)
+        return offset_count(cover.image, cover.patch, cover.mask, cover.fold)
+    except GeometryError:
+        return None
+
+
+def cover_choice(image: Size, patch: Patch, tiling: str, fold: Size) -> list[Cover]:
+    """Covers with masks from large to small."""
+    sizes = dict.fromkeys(smallest_mask(image, patch, (n, n)) for n in PER_AXIS_TRIED)
+    covers = []
+    for height, width in sizes:
+        try:
+            covers.append(suited_cover(image, patch, tiling, (height, width), fold))
+        except (CoverError, GeometryError):
+            continue  # this mask is too small for the fold
+    if not covers:
+        raise CoverError(f"expected a fold that some mask can give, got {fold[0]}x{fold[1]} with tiling {tiling}")
+    return covers
+
+
+def cover_within(budget: int, covers: list[Cover]) -> Cover:
+    """The smallest masks whose certificate fits into the budget."""
+    fitting = [cover for cover in covers if certificate_passes(cover) <= budget]
+    if not fitting:
+        least = min(certificate_passes(cover) for cover in covers)
+        raise CoverError(f"expected a budget of at least {least} passes for this fold, got {budget}")
+    return fitting[-1]

@@ -1,0 +1,164 @@
+"""What every defence has, with masks or without: a name, a threat, a guarantee, an answer, a certificate."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from certmask.certificate import Certificate, Decision, Guarantee
+from certmask.covers import Cover
+from certmask.engine import Archive, Engine, Finding
+from certmask.errors import CertmaskError
+from certmask.geometry import IntArray
+from certmask.rules.rule import Asking, T
+from certmask.threat import Size, Threat
+from certmask.votes import Ask, BoolArray, VoteStore
+
+
+class AnyDefence(ABC):
+    """A way to defend classifiers, before it has met one. Results files know it by its name.
+
+    ``deciding`` and ``certifying`` look at the votes of a cohort of pictures and yield the passes that they need next.
+    """
+
+    name: str
+
+    @property
+    @abstractmethod
+    def threat(self) -> Threat:
+        """What the attacker may do."""
+
+    @property
+    @abstractmethod
+    def image(self) -> Size:
+        """The size of the model's input."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What a certificate promises."""
+
+    @property
+    def covers(self) -> Sequence[Cover]:
+        """The covers whose masks it asks for; none for a defence without masks."""
+        return ()
+
+    @abstractmethod
+    def deciding(self, engine: Engine, store: VoteStore) -> Asking[list[Decision]]:
+        """Answer about pictures, clean or attacked."""
+
+    @abstractmethod
+    def certifying(self, engine: Engine, store: VoteStore, labels: IntArray) -> Asking[BoolArray]:
+        """Whether the guarantee is proved for *clean* pictures with these labels."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """What the guarantee rests on, as plain data.
+
+        ``rule`` says how it decides (name, guarantee, margin and what else it was told), ``cover`` which masks it has.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """As a results file records it."""
+        threat = {"threat": self.threat.describe(), "image": list(self.image)}
+        return {"name": self.name, **threat, **self.parameters()}
+
+    def certificate(self, label: int, holds: bool, function: dict[str, Any] | None = None) -> Certificate:
+        """Write down what was found, with all that it rests on."""
+        told = self.parameters()
+        threat = self.threat.describe()
+        return Certificate(holds, self.guarantee, label, threat, self.image, told["rule"], told.get("cover"), function)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one defence did with one image; ``certified`` is None where no label was given.
+
+    ``dissent`` counts the single masks that voted for another class than the answer.
+    """
+
+    label: int
+    alert: bool
+    certified: bool | None
+    dissent: int
+    passes: int
+    certificate_passes: int
+
+    def right(self, label: int) -> bool:
+        """Answered the true class, and without an alert."""
+        return self.label == label and not self.alert
+
+
+def engine_covers(defences: Iterable[AnyDefence]) -> list[Cover]:
+    """All covers that these defences need, each once."""
+    return list(dict.fromkeys(cover for defence in defences for cover in defence.covers))
+
+
+def examine(
+    engine: Engine,
+    images: Iterable[Tensor],
+    labels: Sequence[int] | None,
+    defences: Sequence[AnyDefence],
+    archive: Archive | None = None,
+) -> Iterator[Finding[list[Outcome]]]:
+    """Decide every image with every defence and, where labels are given, certify; votes are shared between defences."""
+    classes = engine.classifier.classes
+    for label in labels or ():
+        if not 0 <= label < classes:
+            raise CertmaskError(f"expected labels from 0 to {classes - 1}, got {label}")
+
+    def program(numbers: list[int], store: VoteStore) -> Asking[list[list[Outcome]]]:
+        truth = None if labels is None else np.array([labels[number] for number in numbers])
+        found = []
+        for defence in defences:
+            found.append((yield from _outcomes(defence, engine, store, truth)))
+        return [list(of_one) for of_one in zip(*found, strict=True)]
+
+    return engine.run(images, program, clean=labels is not None, archive=archive)
+
+
+def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: IntArray | None) -> Asking[list[Outcome]]:
+    asked: list[Ask] = []
+    proved: list[Ask] = []
+    decisions = yield from noted(defence.deciding(engine, store), asked)
+    certified: Sequence[bool | None] = [None] * store.pictures
+    if labels is not None and defence.guarantee is not Guarantee.NONE:
+        certified = (yield from noted(defence.certifying(engine, store, labels), proved)).tolist()
+    answers = np.array([decision.label for decision in decisions])
+    counts = zip(_dissent(store, asked, answers), *(asked_marks(store, asks).sum(axis=1) for asks in (asked, proved)),
+                 strict=True)  # fmt: skip
+    return [
+        Outcome(decision.label, decision.alert, holds, *map(int, numbers))
+        for decision, holds, numbers in zip(decisions, certified, counts, strict=True)
+    ]
+
+
+def noted(asking: Asking[T], asked: list[Ask]) -> Asking[T]:
+    """The same computation; what it asks for is added to ``asked``."""
+    while True:
+        try:
+            ask = next(asking)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        asked.append(ask)
+        yield ask
+
+
+def asked_marks(store: VoteStore, asked: Iterable[Ask]) -> BoolArray:
+    """Which passes were asked for of which pictures, ``[pictures, passes]``."""
+    marks = np.zeros((store.pictures, len(store.passes)), dtype=bool)
+    for ask in asked:
+        marks[ask.pictures, ask.passes] = True
+    return marks
+
+
+def _dissent(store: VoteStore, asked: Iterable[Ask], answers: IntArray) -> IntArray:
+    """How many of the single-mask votes that were asked for name another class than the answer, ``[pictures]``."""
+    pictures, passes = np.nonzero(asked_marks(store, asked) & (store.passes.sizes == 1))
+    other = store.heads()[store.slots(pictures, passes), 0] != answers[pictures]
+    return np.bincount(pictures[other], minlength=store.pictures)

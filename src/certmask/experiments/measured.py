@@ -1,0 +1,162 @@
+"""What was measured: results files of an experiment read back, beside what the paper reported. Never a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from certmask.errors import ResultsError
+from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
+from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, read_stretches
+from certmask.experiments.trials import FEW, mask_size
+from certmask.results.columns import Figures, figures
+from certmask.results.file import read_results
+from certmask.results.run import Run, read_run
+from certmask.results.statistics import holm, mcnemar
+
+
+@dataclass(frozen=True)
+class FinishedTrial:
+    """Which model, data and patch a results file's name says, and what it holds."""
+
+    model: str
+    data: str
+    patch: LabelledPatch
+    few: bool
+    run: Run
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a table: what the paper reported and what was measured, in fields of their own."""
+
+    trial: FinishedTrial
+    declared: DeclaredDefence
+    measured: Figures
+    joules_per_pass: float | None
+    reported: Reported | None
+
+    @property
+    def planned(self) -> int:
+        """How many images were to be examined."""
+        return int(self.trial.run.data["images"])
+
+    @property
+    def placed(self) -> int | None:
+        """Masks with every copy counted, as the paper does."""
+        cover = self.trial.run.cover(self.declared.name) or {}
+        return cover.get("placed", self.measured.masks)
+
+    def joules(self, passes: float | None) -> float | None:
+        return None if passes is None or self.joules_per_pass is None else passes * self.joules_per_pass
+
+
+def finished_trials(experiment: Experiment, folder: Path) -> list[FinishedTrial]:
+    """The results of an experiment under ``folder`` by model, data and patch; those without an image are left out."""
+    empty = unstarted(experiment, folder)
+    found = [_finished(experiment, path) for path in result_paths(experiment, folder) if path not in empty]
+    if not found:
+        raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
+    return sorted(found, key=lambda trial: (trial.model, trial.data, trial.patch.side, trial.few))
+
+
+def unstarted(experiment: Experiment, folder: Path) -> list[Path]:
+    """Results files of trials that were stopped before their first image was done: a header and no more."""
+    return [path for path in result_paths(experiment, folder) if not read_results(path)[1]]
+
+
+def result_paths(experiment: Experiment, folder: Path) -> list[Path]:
+    """The results files of an experiment, packed or not; an error if one is there in both forms."""
+    found = sorted(path for form in ("*.jsonl", "*.jsonl.gz") for path in (folder / experiment.name).glob(form))
+    for path in found:
+        if unpacked_path(path) != path and unpacked_path(path) in found:
+            raise ResultsError(f"expected one of {unpacked_path(path)} and {path.name}, got both")
+    return found
+
+
+def unpacked_path(path: Path) -> Path:
+    """Where a packed results file lay before it was packed; its meter still lies beside that place."""
+    return path.with_suffix("") if path.suffix == ".gz" else path
+
+
+def _finished(experiment: Experiment, path: Path) -> FinishedTrial:
+    parts = unpacked_path(path).stem.split("--")
+    patch = experiment.patch_called(parts[-1].removesuffix(FEW))
+    if len(parts) != 3 or patch is None:
+        raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {path.name}")
+    return FinishedTrial(parts[0], parts[1], patch, parts[-1].endswith(FEW), read_run(path))
+
+
+def entries(experiment: Experiment, trial: FinishedTrial) -> list[Entry]:
+    """One entry per defence of a trial; an error if the file holds another defence than the experiment declares."""
+    stretches = read_stretches(unpacked_path(trial.run.path))
+    declared = {one.name: one for one in experiment.defences(trial.patch)}
+    found = []
+    for measured in figures(trial.run):
+        if measured.defence not in declared:
+            raise ResultsError(
+                f"expected defences of {experiment.name} in {trial.run.path}, got another: {measured.defence!r}"
+            )
+        one = declared[measured.defence]
+        _check_cover(one, trial, measured)
+        timed = replace(measured, pass_milliseconds=milliseconds_per_pass(stretches))
+        reported = experiment.reported_for(one, trial.model, trial.data, trial.patch)
+        found.append(Entry(trial, one, timed, joules_per_pass(stretches), reported))
+    return found
+
+
+def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figures) -> None:
+    """The file must hold the cover that the experiment declares today."""
+    patch, cover = trial.patch.on(measured.image), trial.run.cover(declared.name) or {}
+    said = (tuple(cover.get("patch", ())), measured.mask, cover.get("tiling"), cover.get("fold"))
+    expected = (patch.size, mask_size(declared, patch, measured.image), declared.tiling, list(declared.fold))
+    if said != expected:
+        raise ResultsError(
+            f"expected {declared.name!r} with patch, mask, tiling and fold {expected}, got {said} in {trial.run.path}"
+        )
+
+
+def unmeasured(experiment: Experiment, measured: Sequence[Entry]) -> list[Reported]:
+    """What the paper reported and no trial here stands beside."""
+    beside = {entry.reported for entry in measured}
+    return [reported for reported in experiment.reported if reported not in beside]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A declared comparison on the images of one trial; ``adjusted`` is Holm's chance among all that are tested."""
+
+    comparison: Comparison
+    trial: FinishedTrial
+    first_certified: int
+    second_certified: int
+    gained: int
+    lost: int
+    adjusted: float | None = None
+
+    @property
+    def chance(self) -> float | None:
+        """McNemar's exact test: how likely so uneven a split is if neither is better; None where a theorem decides."""
+        return None if self.comparison.theorem else mcnemar(self.gained, self.lost)
+
+
+def paired(comparisons: Sequence[Comparison], found: Sequence[FinishedTrial]) -> list[Paired]:
+    """The comparisons in every trial that has both defences and more than a handful of images."""
+    pairs = [
+        _paired(comparison, trial)
+        for trial in found
+        for comparison in comparisons
+        if not trial.few and {comparison.first, comparison.second} <= trial.run.defences.keys()
+    ]
+    adjusted = iter(holm([pair.chance for pair in pairs if pair.chance is not None]))
+    return [pair if pair.chance is None else replace(pair, adjusted=next(adjusted)) for pair in pairs]
+
+
+def _paired(comparison: Comparison, trial: FinishedTrial) -> Paired:
+    held = [
+        tuple(row["defences"][name]["certified"] is True for name in (comparison.first, comparison.second))
+        for row in trial.run.rows
+    ]
+    certified = (sum(first for first, _ in held), sum(second for _, second in held))
+    return Paired(comparison, trial, *certified, held.count((True, False)), held.count((False, True)))

@@ -1,0 +1,164 @@
+"""What is run: an experiment's defences against one patch, on one model's input, into one results file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from certmask.certify import Progress, certify_run
+from certmask.classifier import Classifier
+from certmask.covers import TILINGS, Cover
+from certmask.data import Dataset
+from certmask.defences import MaskedDefence, engine_covers
+from certmask.engine import Engine
+from certmask.errors import CertmaskError
+from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, scaled
+from certmask.experiments.meter import Meter, add_stretch, energy_counter
+from certmask.geometry import smallest_mask
+from certmask.rules import JuryRecovery, PatchCleanser, Undefended
+from certmask.rules.registry import aggregate_named, listed
+from certmask.threat import Patch, Size
+
+FEW = "-few"
+
+
+def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
+    """The mask on another input; always larger than the patch, as the paper's formulas ask."""
+    if declared.mask is not None:
+        sides = scaled(declared.mask, image[0]), scaled(declared.mask, image[1])
+        return max(sides[0], patch.height + 1), max(sides[1], patch.width + 1)
+    assert declared.per_axis is not None
+    return smallest_mask(image, patch, (declared.per_axis, declared.per_axis))
+
+
+def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size) -> Cover:
+    """The cover on an input of this size; equal ones are one object, so that defences share its votes."""
+    patch = labelled.on(image)
+    return _cover(declared.tiling, image, patch, mask_size(declared, patch, image), declared.fold)
+
+
+@lru_cache(maxsize=256)
+def _cover(tiling: str, image: Size, patch: Patch, mask: Size, fold: Size) -> Cover:
+    if tiling == "patchcleanser":
+        return TILINGS[tiling](image, patch, mask=mask)
+    return TILINGS[tiling](image, patch, mask, fold)
+
+
+def built_defence(
+    declared: DeclaredDefence, labelled: LabelledPatch, image: Size, margin: float = 0.0
+) -> MaskedDefence:
+    """The declared defence against this patch on an input of this size."""
+    wishes: dict[str, Any] = {"margin": margin, **declared.parameters}
+    if "aggregate" in wishes:
+        wishes["aggregate"] = aggregate_named(wishes["aggregate"])
+    return MaskedDefence(built_cover(declared, labelled, image), listed(declared.rule).made(**wishes), declared.name)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is run: covers of more than ``most_masks`` masks see only ``few_images`` images."""
+
+    images: int | None = None
+    few_images: int = 3
+    most_masks: int = 20_000
+    patches: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One results file to be: all defences of an experiment against one patch, on one model's input size."""
+
+    experiment: Experiment
+    model: str
+    data: str
+    patch: LabelledPatch
+    image: Size
+    declared: tuple[DeclaredDefence, ...]
+    images: int | None
+    few: bool = False
+
+    def path(self, folder: Path) -> Path:
+        name = f"{self.model}--{self.data}--{self.patch.slug}{FEW if self.few else ''}.jsonl"
+        return folder / self.experiment.name / name
+
+    def defences(self, margin: float, *, logarithms: bool) -> list[MaskedDefence]:
+        """Defences to run; without ``logarithms`` those that need a margin in logarithms are left out."""
+        kept = [declared for declared in self.declared if logarithms or not declared.in_logarithms]
+        return [built_defence(declared, self.patch, self.image, margin) for declared in kept]
+
+    def passes(self) -> tuple[int, int]:
+        """The most single-mask and two-mask passes that one image can take; the bare image is one of the former."""
+        defences = [d for d in self.defences(0.0, logarithms=True) if not isinstance(d.rule, Undefended)]
+        singles = {mask.footprint(self.image) for defence in defences for mask in defence.cover.masks}
+        pairs: dict[Cover, int] = {}
+        for defence in defences:
+            pairs[defence.cover] = max(pairs.get(defence.cover, 0), _pairs(defence))
+        return len(singles) + 1, sum(pairs.values())
+
+    def perform(
+        self, classifier: Classifier, dataset: Dataset, folder: Path, progress: Progress, margin: float, *, given: bool
+    ) -> None:
+        """Do, or continue; ``given`` says that the user chose the margin, so that it may be one in logarithms."""
+        meter = Meter(progress, energy_counter(classifier.device))
+        try:
+            defences = self.defences(margin, logarithms=given)
+            engine = Engine(classifier, engine_covers(defences))
+            certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
+        finally:
+            add_stretch(self.path(folder), meter.stretch())
+
+
+def _pairs(defence: MaskedDefence) -> int:
+    if isinstance(defence.rule, JuryRecovery):
+        return defence.cover.pairs(defence.rule.pairs)
+    return defence.cover.pairs() if isinstance(defence.rule, PatchCleanser) else 0
+
+
+def trials(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Trial]:
+    """One per patch that is asked for; defences with too many masks get their own, the exact minimum beside them."""
+    found = []
+    for patch in experiment.patches_on(data):
+        if limits.patches is not None and patch.number not in limits.patches | {"none"}:
+            continue
+        declared = experiment.defences(patch)
+        absurd = [one for one in declared if len(built_cover(one, patch, image)) > limits.most_masks]
+        usual = tuple(one for one in declared if one not in absurd)
+        if usual:
+            found.append(Trial(experiment, model, data, patch, image, usual, limits.images))
+        if absurd:
+            beside = (*absurd, *(one for one in usual if one.tiling == "minimal"))
+            images = min(limits.few_images, limits.images or limits.few_images)
+            found.append(Trial(experiment, model, data, patch, image, beside, images, few=True))
+    return found
+
+
+def check_patches(experiments: Sequence[Experiment], data: Sequence[str], numbers: frozenset[str] | None) -> None:
+    """An error if a patch was asked for that no experiment has on data of these names."""
+    known = _numbers(experiments, data)
+    odd = sorted((numbers or frozenset()) - set(known))
+    if odd and not known:
+        raise CertmaskError(f"expected no choice of patches where there are none, got {odd[0]!r}")
+    if odd:
+        papers = dict.fromkeys(name for experiment in experiments for name in experiment.patches)
+        offers = "; ".join(f"{name} {', '.join(_numbers(experiments, [name]))}" for name in papers)
+        raise CertmaskError(
+            f"expected patches among {', '.join(known)} for data named {', '.join(data)} "
+            f"(by NAME in --data NAME=SOURCE: {offers}; any other as imagenet), got {odd[0]!r}"
+        )
+
+
+def _numbers(experiments: Sequence[Experiment], data: Sequence[str]) -> list[str]:
+    """What a user can type to choose patches on these data sets, by size."""
+    return sorted({p.number for e in experiments for d in data for p in e.patches_on(d)} - {"none"}, key=float)
+
+
+def slug(label: str) -> str:
+    """A label as a part of file names, without ``--``."""
+    found = re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.")
+    if not found:
+        raise CertmaskError(f"expected a name with letters or digits, got {label!r}")
+    return found

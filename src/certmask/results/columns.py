@@ -1,0 +1,264 @@
+"""Every figure once: what is counted in a run, and the tables of columns from which all forms are made.
+
+A new figure is one row in a table of columns: terminal, Markdown, page, LaTeX, CSV and JSON follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from certmask.certificate import Guarantee
+from certmask.covers.cover import cover_text
+from certmask.errors import ResultsError
+from certmask.results.file import Row
+from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
+from certmask.results.run import Run
+from certmask.results.statistics import Contest, Share
+from certmask.threat import Size, Threat
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One defence over all images of a run.
+
+    None stands where there is no such figure: a rule that promises nothing certifies nothing and needs no masks, and
+    another defence may have none. Times are estimates: passes, times the run's mean time of one pass.
+    """
+
+    run: str
+    model: str
+    data: str
+    defence: str
+    guarantee: Guarantee
+    threat: Threat
+    image: Size
+    mask: Size | None
+    masks: int | None
+    cover: str | None
+    clean: Share
+    certified: Share | None
+    false_alerts: Share
+    answer_passes: float
+    proof_passes: float | None
+    proved_passes: float | None
+    unproved_passes: float | None
+    pass_milliseconds: float | None
+
+    @property
+    def images(self) -> int:
+        return self.clean.of
+
+    @property
+    def patch(self) -> Size:
+        """The size of the threat's (first) box."""
+        return self.threat.boxes[0]
+
+    def certified_as(self, guarantee: Guarantee) -> Share | None:
+        """The certified share if it is of this kind: kinds never share a column."""
+        return self.certified if self.guarantee is guarantee else None
+
+    def milliseconds(self, passes: float | None) -> float | None:
+        return None if passes is None or self.pass_milliseconds is None else passes * self.pass_milliseconds
+
+
+def figures(run: Run) -> list[Figures]:
+    """One entry per defence of a certification run."""
+    _check_kind(run, "certify")
+    return [_figures(run, defence) for defence in run.defences]
+
+
+def _figures(run: Run, defence: str) -> Figures:
+    guarantee, cover = run.guarantee(defence), run.cover(defence)
+    found = [(row["label"], row["defences"][defence]) for row in run.rows]
+    proves = guarantee is not Guarantee.NONE
+    prices = [(o["certified"], o["certificate_passes"]) for _, o in found] if proves else []
+    return Figures(
+        run=run.name,
+        model=run.model["name"],
+        data=run.data["name"],
+        defence=defence,
+        guarantee=guarantee,
+        threat=run.threat(defence),
+        image=run.image(defence),
+        mask=(cover["mask"][0], cover["mask"][1]) if cover else None,
+        masks=cover["masks"] if cover and proves else None,
+        cover=cover_text(cover) if cover and proves else None,
+        clean=_share([o["label"] == label and not o["alert"] for label, o in found]),
+        certified=_share([o["certified"] for _, o in found]) if proves else None,
+        false_alerts=_share([o["alert"] for _, o in found]),
+        answer_passes=sum(o["passes"] for _, o in found) / len(found),
+        proof_passes=_mean([passes for _, passes in prices]),
+        proved_passes=_mean([passes for proved, passes in prices if proved]),
+        unproved_passes=_mean([passes for proved, passes in prices if not proved]),
+        pass_milliseconds=_pass_milliseconds(run),
+    )
+
+
+def _pass_milliseconds(run: Run) -> float | None:
+    """The mean time of one pass in this run; None where no time was recorded."""
+    seconds, passes = sum(row["seconds"] for row in run.rows), sum(row["passes"] for row in run.rows)
+    return 1000 * seconds / passes if seconds and passes else None
+
+
+def _share(held: Sequence[bool]) -> Share:
+    return Share(sum(held), len(held))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True)
+class AttackFigures:
+    """One defence over all attempts on it; ``broken`` is None where nothing was certified.
+
+    ``images_lost`` counts images with at least one broken certificate or, without certificates, one changed label.
+    """
+
+    run: str
+    defence: str
+    guarantee: Guarantee
+    attempts: int
+    label_changed: int
+    alerted: int
+    broken: int | None
+    images: int
+    images_lost: int
+
+
+def attack_figures(run: Run) -> list[AttackFigures]:
+    """One entry per defence of an attack."""
+    _check_kind(run, "attack")
+    return [_attack_figures(run, name, [row for row in run.rows if row["defence"] == name]) for name in run.defences]
+
+
+def _attack_figures(run: Run, defence: str, rows: Sequence[Row]) -> AttackFigures:
+    guarantee = run.guarantee(defence)
+    return AttackFigures(
+        run=run.name,
+        defence=defence,
+        guarantee=guarantee,
+        attempts=len(rows),
+        label_changed=sum(row["answer"] != row["label"] for row in rows),
+        alerted=sum(row["alert"] for row in rows),
+        broken=None if guarantee is Guarantee.NONE else sum(row["broken"] for row in rows),
+        images=len({row["image"] for row in rows}),
+        images_lost=len({row["image"] for row in rows if row["broken"]}),
+    )
+
+
+def _check_kind(run: Run, kind: str) -> None:
+    if run.kind != kind:
+        raise ResultsError(f"expected a file of kind {kind!r}, got one of kind {run.kind!r} at {run.path}")
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One figure: its key in CSV and JSON, its kind, its value, and its headings.
+
+    ``heading`` (under ``group``) is for pages and papers, ``brief`` for a terminal, with line breaks; without one, the
+    column is not shown there.
+    """
+
+    key: str
+    kind: Kind
+    value: Callable[[T], Any]
+    heading: str = ""
+    group: str = ""
+    brief: str = ""
+
+    def short(self, item: T) -> str:
+        value = self.value(item)
+        return NOTHING if value is None else self.kind.short(value)
+
+    def long(self, item: T) -> tuple[str, str]:
+        value = self.value(item)
+        return (NOTHING, "") if value is None else self.kind.long(value)
+
+    def plain(self, item: T) -> Any:
+        value = self.value(item)
+        return None if value is None else self.kind.plain(value)
+
+    def fields(self, item: T) -> dict[str, Any]:
+        return self.kind.fields(self.key, self.value(item))
+
+
+FORMER = {"passes_to_answer": "passes", "passes_to_prove": "certificate_passes"}
+"""Keys under which JSON has these figures, too; there, no passes are 0."""
+
+
+def json_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:
+    """One field per column, shares from 0 to 1."""
+    record = {column.key: column.plain(item) for column in columns}
+    return record | {FORMER[key]: value or 0.0 for key, value in record.items() if key in FORMER}
+
+
+def csv_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:
+    """Plain numbers, shares from 0 to 1 with count and interval."""
+    return {key: value for column in columns for key, value in column.fields(item).items()}
+
+
+SHARES, PASSES, TIMES = "share of images, %", "passes per image", "ms per image, estimated"
+COLUMNS: list[Column[Figures]] = [
+    Column("run", WORDS, lambda f: f.run),
+    Column("model", WORDS, lambda f: f.model),
+    Column("data", WORDS, lambda f: f.data),
+    Column("defence", WORDS, lambda f: f.defence, "defence", "", "defence"),
+    Column("guarantee", WORDS, lambda f: f.guarantee.value),
+    Column("image", EXTENT, lambda f: f.image),
+    Column("patch", EXTENT, lambda f: f.patch),
+    Column("mask", EXTENT, lambda f: f.mask),
+    Column("clean_accuracy", SHARE, lambda f: f.clean, "clean accuracy", SHARES, "clean"),
+    Column("certified_recovery", SHARE, lambda f: f.certified_as(Guarantee.RECOVERY), "certified recovery", SHARES,
+           "certified\nrecovery"),
+    Column("certified_detection", SHARE, lambda f: f.certified_as(Guarantee.DETECTION), "certified detection", SHARES,
+           "certified\ndetection"),
+    Column("false_alerts", SHARE, lambda f: f.false_alerts, "false alerts", SHARES, "false\nalerts"),
+    Column("published_test", SHARE, lambda f: f.certified_as(Guarantee.PUBLISHED), "published test", SHARES,
+           "published\ntest"),
+    Column("masks", COUNT, lambda f: f.masks, "masks"),
+    Column("passes_to_answer", AMOUNT, lambda f: f.answer_passes, "to answer", PASSES, "passes,\nanswer"),
+    Column("passes_to_prove", AMOUNT, lambda f: f.proof_passes, brief="passes,\nproof"),
+    Column("passes_to_prove_if_proved", AMOUNT, lambda f: f.proved_passes, "to prove: proved", PASSES),
+    Column("passes_to_prove_if_not", AMOUNT, lambda f: f.unproved_passes, "to prove: not proved", PASSES),
+    Column("estimated_milliseconds_to_answer", AMOUNT, lambda f: f.milliseconds(f.answer_passes), "to answer", TIMES),
+    Column("estimated_milliseconds_to_prove", AMOUNT, lambda f: f.milliseconds(f.proof_passes), "to prove", TIMES),
+    Column("images", COUNT, lambda f: f.images, "images"),
+    Column("cover", WORDS, lambda f: f.cover),
+]  # fmt: skip
+"""One row per figure of a defence."""
+
+UNITS = "shares in %, passes per image"
+"""What the brief headings leave unsaid."""
+
+ATTACK_COLUMNS: list[Column[AttackFigures]] = [
+    Column("run", WORDS, lambda f: f.run),
+    Column("defence", WORDS, lambda f: f.defence, "defence", "", "defence"),
+    Column("guarantee", WORDS, lambda f: f.guarantee.value, "certificate", "", "certificate"),
+    Column("attempts", COUNT, lambda f: f.attempts, "attempts", "", "attempts"),
+    Column("label_changed", COUNT, lambda f: f.label_changed, "label changed", "", "label\nchanged"),
+    Column("alerted", COUNT, lambda f: f.alerted, "alerted", "", "alerted"),
+    Column("broken", COUNT, lambda f: f.broken, "certificate broken", "", "certificate\nbroken"),
+    Column("images", COUNT, lambda f: f.images, "images", "", "images"),
+    Column("images_lost", COUNT, lambda f: f.images_lost, "images lost", "", "images\nlost"),
+]
+"""One row per figure of an attacked defence."""
+
+HOLDS, TESTED = "holds on images", "McNemar, exact"
+CONTEST_COLUMNS: list[Column[Contest]] = [
+    Column("certificate", WORDS, lambda c: c.guarantee.value, "certificate or test"),
+    Column("first", WORDS, lambda c: c.first, "A"),
+    Column("second", WORDS, lambda c: c.second, "B"),
+    Column("both", COUNT, lambda c: c.both, "both", HOLDS),
+    Column("only_first", COUNT, lambda c: c.only_first, "only A", HOLDS),
+    Column("only_second", COUNT, lambda c: c.only_second, "only B", HOLDS),
+    Column("neither", COUNT, lambda c: c.neither, "neither", HOLDS),
+    Column("images", COUNT, lambda c: c.images, "images"),
+    Column("p_mcnemar", CHANCE, lambda c: c.chance, "p", TESTED),
+    Column("p_holm", CHANCE, lambda c: c.adjusted, "p, Holm", TESTED),
+]
+"""One row per figure of a comparison."""

@@ -1,0 +1,232 @@
+"""The one checked reader of results files: whoever counts their rows reads them here, field by field."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from certmask.certificate import Guarantee
+from certmask.errors import GeometryError, ResultsError
+from certmask.results.file import Row, read_results
+from certmask.threat import Size, Threat, threat_from
+
+Shape = Mapping[str, type]
+
+MODEL: Shape = {"name": str, "precision": str, "size": list}
+DATA: Shape = {"name": str, "images": int}
+RULE: Shape = {"rule": str, "guarantee": str}
+COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold": list, "masks": int}
+DEFENCE: Shape = {"threat": dict, "image": list}
+IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
+OUTCOME: Shape = {"label": int, "alert": bool, "passes": int, "certificate_passes": int}
+ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "answer": int, "alert": bool, "broken": bool}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One results file: how a report calls it, where it lies, a hash of it, its header and rows."""
+
+    name: str
+    path: Path
+    digest: str
+    header: Row
+    rows: tuple[Row, ...]
+
+    @property
+    def kind(self) -> str:
+        """``certify`` or ``attack``."""
+        return str(self.header["kind"])
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return dict(self.header["model"])
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return dict(self.header["data"])
+
+    @property
+    def defences(self) -> dict[str, Row]:
+        """How every defence is described, by name."""
+        return dict(self.header["defences"])
+
+    def guarantee(self, defence: str) -> Guarantee:
+        return Guarantee(self.header["defences"][defence]["rule"]["guarantee"])
+
+    def threat(self, defence: str) -> Threat:
+        return threat_from(self.header["defences"][defence]["threat"])
+
+    def image(self, defence: str) -> Size:
+        """Height and width of the input on which the threat is held off."""
+        height, width = self.header["defences"][defence]["image"]
+        return height, width
+
+    def cover(self, defence: str) -> Row | None:
+        """How the defence's cover is described; None where it has no masks."""
+        cover: Row | None = self.header["defences"][defence].get("cover")
+        return cover
+
+
+def read_run(path: Path) -> Run:
+    """One results file of ``certify`` or ``attack``; what cannot be true of one is an error."""
+    return _read(path, path.name)
+
+
+def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Run]]:
+    """Certification runs and attack runs, in the order given; a file of another kind is an error."""
+    if not paths:
+        raise ResultsError("expected at least one results file, got none")
+    resolved = [path.resolve() for path in paths]
+    for path in resolved:
+        if resolved.count(path) > 1:
+            raise ResultsError(f"expected every results file once, got {path.name} twice")
+    runs = [_read(path, name) for path, name in zip(paths, short_names(resolved), strict=True)]
+    return [run for run in runs if run.kind == "certify"], [run for run in runs if run.kind == "attack"]
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that tell them apart."""
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = [str(Path(*path.parts[-length:])) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
+
+
+def _read(path: Path, name: str) -> Run:
+    header, rows = read_results(path)
+    kind = header.get("kind")
+    if kind not in ("certify", "attack"):
+        raise ResultsError(f"expected results of certify or attack, got kind {kind!r} in {path}")
+    if not rows:
+        raise ResultsError(f"expected at least one row in {path}, got none")
+    _check_text([header, *rows], path)
+    _check_header(header, f"the header of {path}")
+    for number, row in enumerate(rows, start=2):
+        where = f"line {number} of {path}"
+        if kind == "certify":
+            _check_image(row, header["defences"], where)
+        else:
+            _check_attempt(row, header["defences"], where)
+    if kind == "certify":
+        _check_once([row["image"] for row in rows], path)
+    return Run(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
+
+
+def _check_text(lines: Sequence[Row], path: Path) -> None:
+    """JSON can spell halves of characters, which no file can hold."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            json.dumps(line, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ResultsError(
+                f"expected whole characters in every line of {path}, got half of one in {number}"
+            ) from None
+
+
+def _check_header(header: Row, where: str) -> None:
+    _check(header, {"model": dict, "defences": dict}, where)
+    _check(header["model"], MODEL, f"the model in {where}")
+    _check_sizes(header["model"], ("size",), where)
+    if header["kind"] == "certify":
+        _check(header, {"data": dict}, where)
+        _check(header["data"], DATA, f"the data in {where}")
+    if not header["defences"]:
+        raise ResultsError(f"expected at least one defence in {where}, got none")
+    for name, defence in header["defences"].items():
+        _check_defence(defence, f"{name!r} in {where}")
+
+
+def _check_defence(defence: Any, where: str) -> None:
+    """A defence has a rule with a guarantee, a threat and an input; a cover only where it has masks."""
+    _check(defence, {"rule": dict}, f"defence {where}")
+    _check(defence["rule"], RULE, f"the rule of {where}")
+    if defence["rule"]["guarantee"] not in [g.value for g in Guarantee]:
+        raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} for {where}")
+    if defence.get("cover") is not None:
+        _check(defence["cover"], COVER, f"the cover of {where}")
+        _check_sizes(defence["cover"], ("image", "patch", "mask", "fold"), where)
+    _check(defence, DEFENCE, f"defence {where}")
+    _check_sizes(defence, ("image",), where)
+    try:
+        threat_from(defence["threat"])
+    except (GeometryError, TypeError) as error:
+        raise ResultsError(f"{error} for {where}") from None
+
+
+def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
+    for key in keys:
+        if len(fields[key]) != 2 or not all(_fits(side, int) and side >= 1 for side in fields[key]):
+            raise ResultsError(f"expected {key} as height and width in {where}, got {fields[key]!r}")
+
+
+def _check_image(row: Row, defences: Row, where: str) -> None:
+    _check(row, IMAGE, where)
+    _check(row["defences"], dict.fromkeys(defences, dict), where)
+    for name, defence in defences.items():
+        outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
+        _check(outcome, OUTCOME, f"{name!r} in {where}")
+        if defence.get("cover") is not None:
+            _check(outcome, {"dissent": int}, f"{name!r} in {where}")
+        if guarantee is not Guarantee.NONE:
+            _check(outcome, {"certified": bool}, f"{name!r} in {where}")
+        if outcome.get("certified") and not _as_promised(guarantee, outcome, row["label"]):
+            raise ResultsError(
+                f"expected a certified clean image to be answered as promised, got {row['image']!r} under {name!r} "
+                f"answered {outcome['label']}{' with an alert' if outcome['alert'] else ''} in {where}"
+            )
+
+
+def _as_promised(guarantee: Guarantee, outcome: Row, label: int) -> bool:
+    """No patch at all is one of the attacks that a certificate speaks of."""
+    right = bool(outcome["label"] == label)
+    if guarantee is Guarantee.DETECTION:
+        return right or bool(outcome["alert"])
+    return right and not outcome["alert"]
+
+
+def _check_attempt(row: Row, defences: Row, where: str) -> None:
+    _check(row, ATTEMPT, where)
+    if row["defence"] not in defences:
+        raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
+
+
+def _check_once(images: Sequence[str], path: Path) -> None:
+    seen: set[str] = set()
+    for image in images:
+        if image in seen:
+            raise ResultsError(f"expected every image once in {path}, got {image!r} twice")
+        seen.add(image)
+
+
+def _check(fields: Any, shape: Shape, where: str) -> None:
+    if not isinstance(fields, dict):
+        raise ResultsError(f"expected named fields in {where}, got {fields!r}")
+    for key, kind in shape.items():
+        if key not in fields:
+            raise ResultsError(f"expected {key!r} in {where}, got none")
+        if not _fits(fields[key], kind):
+            raise ResultsError(f"expected {key!r} as {_WORDS[kind]} in {where}, got {fields[key]!r}")
+
+
+def _fits(value: Any, kind: type) -> bool:
+    """Whether a value has the kind; numbers are finite and at least 0, and a bool is no number."""
+    if kind in (int, float):
+        numbers = (int,) if kind is int else (int, float)
+        return isinstance(value, numbers) and not isinstance(value, bool) and isfinite(value) and value >= 0
+    return isinstance(value, kind)
+
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number of at least 0",
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "named fields",
+}

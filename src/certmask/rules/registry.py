@@ -1,0 +1,109 @@
+"""The register of rules and aggregates: one row each. It drives the command line, its help, the docs and the tests.
+
+No rule is loaded before it is asked for, so that the command line can name them without loading torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from certmask.errors import CertmaskError, ResultsError
+
+if TYPE_CHECKING:
+    from certmask.rules.aggregates import Aggregate
+    from certmask.rules.rule import Rule
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A rule as the command line calls it: its class in a file of this room, its idea, and what it is always told.
+
+    ``many`` says that a cover with several masks per place suits it best.
+    """
+
+    option: str
+    file: str
+    name: str
+    idea: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+    many: bool = False
+
+    @property
+    def rule(self) -> type[Rule]:
+        found: type[Rule] = getattr(import_module(f"certmask.rules.{self.file}"), self.name)
+        return found
+
+    def made(self, **wishes: Any) -> Rule:
+        """The rule, told what it wants to know of the wishes and nothing else."""
+        wants = inspect.signature(self.rule).parameters
+        return self.rule(**{**{key: value for key, value in wishes.items() if key in wants}, **self.told})
+
+
+REGISTER = (
+    Listed(
+        "jury-recovery",
+        "jury_recovery",
+        "JuryRecovery",
+        "every place is judged by the masks that cover it; places that disagree duel, judged by both juries",
+        many=True,
+    ),
+    Listed("jury-detection", "jury_detection", "JuryDetection", "answer only if all juries agree, else alert"),
+    Listed("patchcleanser", "patchcleanser", "PatchCleanser", "double masking (Xiang et al. 2022)"),
+    Listed(
+        "patchcleanser-challenger",
+        "patchcleanser",
+        "PatchCleanser",
+        "its variant in which masks that disagree duel: fewer passes",
+        {"challenger": True},
+    ),
+    Listed(
+        "minority-reports",
+        "minority_reports",
+        "MinorityReports",
+        "alert when a masked view confidently disagrees (McCoyd et al. 2020)",
+    ),
+    Listed("published", "published", "Published", "unanimity, exactly-k, majority (Lyu et al. 2026)"),
+    Listed("undefended", "undefended", "Undefended", "the classifier alone"),
+)
+AGGREGATE_CLASSES = ("MeanProbability", "MeanLogProbability", "LabelMajority")
+
+
+def listed(option: str) -> Listed:
+    """The row of a rule as the command line calls it."""
+    for row in REGISTER:
+        if row.option == option:
+            return row
+    names = [row.option for row in REGISTER]
+    raise CertmaskError(f"expected rule to be {', '.join(names[:-1])} or {names[-1]}, got {option!r}")
+
+
+def rule_from(description: Mapping[str, Any]) -> Rule:
+    """The rule that ``Rule.describe`` described: it names the parameters as the rule's constructor does."""
+    from certmask.rules import RULES
+
+    name = description["rule"]
+    if name not in RULES:
+        raise ResultsError(f"expected a rule among {', '.join(RULES)}, got {name!r}")
+    parameters = {key: description[key] for key in inspect.signature(RULES[name]).parameters}
+    if "aggregate" in parameters:
+        parameters["aggregate"] = aggregate_named(parameters["aggregate"])
+    return RULES[name](**parameters)
+
+
+def aggregate_named(name: str) -> Aggregate:
+    """An aggregate by its name; hyphens stand for spaces."""
+    from certmask.rules import AGGREGATES
+
+    by_option = {option_name(own): found for own, found in AGGREGATES.items()}
+    if option_name(name) not in by_option:
+        raise CertmaskError(f"expected aggregate to be one of {', '.join(by_option)}, got {name!r}")
+    return by_option[option_name(name)]()
+
+
+def option_name(name: str) -> str:
+    """How the command line writes a name."""
+    return name.replace(" ", "-")
