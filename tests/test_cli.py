@@ -79,7 +79,7 @@ def test_what_the_options_leave_open_suits_the_rule(
 def test_each_rule_has_its_own_cover_unless_one_is_asked_for(little_model: Path, tmp_path: Path) -> None:
     """A rule that more masks harm is not compared on the masks of another."""
     rules = ("--rule", "patchcleanser", "--rule", "jury-recovery")
-    common = ("certify", "demo-cifar10", "--model", little_model, "--patch", "5", "--images", "2", *rules)
+    common = ("certify", "demo-cifar10", "--model", str(little_model), "--patch", "5", "--images", "2", *rules)
     own = certmask(*common, "--out", tmp_path / "own.jsonl").stdout
     assert "patchcleanser: spread 1×1, 36 masks of 9×9" in own
     assert "jury-recovery: spread 2×2, 81 masks of 11×11" in own
