@@ -14,14 +14,14 @@ from certmask.report.tables import brief_table, terminal_grid
 from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, UNITS, AttackFigures, Figures
 
 if TYPE_CHECKING:
-    from certmask.certify import Progress as Report
+    from certmask.certify import Progress as Listener
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def progress_bar(images: int) -> Iterator[Report]:
+def progress_bar(images: int) -> Iterator[Listener]:
     """A bar over images with the number of passes beside it."""
     columns = (
         TextColumn("certifying"),
@@ -34,12 +34,12 @@ def progress_bar(images: int) -> Iterator[Report]:
         task = bar.add_task("", total=images, passes=0)
         passes = 0
 
-        def report(what: str, count: int) -> None:
+        def listen(what: str, count: int) -> None:
             nonlocal passes
             passes += count if what == "passes" else 0
             bar.update(task, advance=count if what == "images" else 0, passes=passes)
 
-        yield report
+        yield listen
 
 
 def figures_table(found: Sequence[Figures], title: str) -> Grid:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch as Swatch
 from matplotlib.patches import Rectangle
@@ -20,6 +20,7 @@ from certmask.covers import Cover
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
 from certmask.geometry.shapes import position_runs
+from certmask.report.thumbnails import jury, middle
 
 COLOURS = ("#2a78b5", "#e4572e", "#f2b134", "#4c9f70", "#8e5ea2", "#6b705c", "#b5838d")
 
@@ -46,15 +47,15 @@ def _draw_jury(axes: Axes, cover: Cover) -> None:
     height, width = cover.image
     centres = np.array([_centre(mask, cover) for mask in cover.masks])
     axes.scatter(centres[:, 1], centres[:, 0], s=4, color="0.6", linewidths=0)
-    top, left = (height - cover.patch.height) // 2, (width - cover.patch.width) // 2
-    jury = [mask for mask in cover.masks if mask.covers((top, left), cover.patch, cover.image)]
-    for number, mask in enumerate(jury):
+    top, left = middle(cover)
+    members = jury(cover)
+    for number, mask in enumerate(members):
         for rectangle in _rectangles(mask, cover):
             colour = COLOURS[number % len(COLOURS)]
-            axes.add_patch(Rectangle(*rectangle, facecolor=(*_rgb(colour), 0.10), edgecolor=colour, lw=1.5))
+            axes.add_patch(Rectangle(*rectangle, facecolor=(*to_rgb(colour), 0.10), edgecolor=colour, lw=1.5))
     axes.add_patch(Rectangle((left, top), cover.patch.width, cover.patch.height, facecolor="0.15"))
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
-    axes.set_title(f"{len(cover)} masks (dots: centres); a patch and its jury of {len(jury)}")
+    axes.set_title(f"{len(cover)} masks (dots: centres); a patch and its jury of {len(members)}")
 
 
 def draw_votes(
@@ -91,7 +92,7 @@ def paint_votes(
     for mask, (label, confidence) in zip(cover.masks, votes, strict=True):
         y, x = _centre(mask, cover)
         square = Rectangle((x - side / 2, y - side / 2), side, side)
-        square.set(facecolor=(*_rgb(colour[label]), 0.25 + 0.75 * confidence), edgecolor="white", lw=0.5)
+        square.set(facecolor=(*to_rgb(colour[label]), 0.25 + 0.75 * confidence), edgecolor="white", lw=0.5)
         axes.add_patch(square)
     axes.set(xlim=(0, cover.image[1]), ylim=(cover.image[0], 0))
     axes.set_axis_off()
@@ -151,10 +152,6 @@ def _spacing(cover: Cover) -> float:
     """The smallest distance between neighbouring mask centres along an axis."""
     gaps = [np.diff(sorted({_centre(mask, cover)[axis] for mask in cover.masks})) for axis in (0, 1)]
     return float(min((g.min() for g in gaps if len(g)), default=min(cover.image) / 2))
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))  # type: ignore[return-value]
 
 
 def _steps(low: int, high: int) -> ListedColormap:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from certmask.certificate import Guarantee
@@ -49,21 +48,17 @@ TERMS = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """A title and what stands under it."""
-
-    title: str
-    parts: Sequence[Markup]
+Section = tuple[str, Sequence[Markup]]
+"""A title and what stands under it."""
 
 
 def page(report: Report, album: Album) -> str:
     """The whole page; the same input gives the same bytes."""
     title = "What was proved" if report.chapters else "What was attacked"
     body, links = [], []
-    for number, section in enumerate(sections(report, album), start=1):
-        body.append(tag("section", tag("h2", section.title), *section.parts, id=f"section-{number}"))
-        links.append(tag("a", section.title, href=f"#section-{number}"))
+    for number, (name, parts) in enumerate(sections(report, album), start=1):
+        body.append(tag("section", tag("h2", name), *parts, id=f"section-{number}"))
+        links.append(tag("a", name, href=f"#section-{number}"))
     main = tag("main", tag("h1", title), *_opening(report), tag("nav", *links), *body, tag("footer", FOOTER))
     return f"<!doctype html>\n{tag('html', _head(title), tag('body', main), lang='en')}\n"
 
@@ -96,28 +91,24 @@ def _opening(report: Report) -> list[Markup]:
 
 def sections(report: Report, album: Album) -> list[Section]:
     """All sections that have something to say, in order."""
-    attacks = [
-        Section(f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)])
-        for a in report.attacks
-    ]
     terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
-    found = [
-        *map(_chapter, report.chapters),
-        Section("Compared", list(_comparison(report))),
-        *attacks,
-        *(Section(title, _boxes(cards)) for title, cards in exhibitions(report, album)),
-        Section("What the words mean", [tag("dl", *terms, class_="terms")]),
-        Section("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
+    found: list[Section] = [
+        *((chapter.run.name, _chapter(chapter)) for chapter in report.chapters),
+        ("Compared", list(_comparison(report))),
+        *((f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)]) for a in report.attacks),
+        *((title, _boxes(cards)) for title, cards in exhibitions(report, album)),
+        ("What the words mean", [tag("dl", *terms, class_="terms")]),
+        ("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
     ]
-    return [section for section in found if section.parts]
+    return [section for section in found if section[1]]
 
 
-def _chapter(chapter: Chapter[Figures]) -> Section:
+def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
     """Table, cautions and plots of one run."""
     parts = [html_table(chapter.table), *(tag("p", line, class_="caution") for line in chapter.cautions)]
     for svg, caption in ((share_bars(chapter.lines), BARS), (dissent_plot(chapter.run, chapter.lines), DISSENT)):
         parts += [_picture(svg, caption)] if svg else []
-    return Section(chapter.run.name, parts)
+    return parts
 
 
 def _comparison(report: Report) -> Iterator[Markup]:

@@ -27,6 +27,10 @@ class Heading:
     group: str = ""
     words: bool = False
 
+    @property
+    def style(self) -> str:
+        return "words" if self.words else "figure"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -109,16 +113,11 @@ def _html_head(headings: Sequence[Heading]) -> Markup:
 
 
 def _html_heading(heading: Heading, **attributes: str) -> Markup:
-    return tag("th", heading.text, scope="col", class_=_html_class(heading), **attributes)
+    return tag("th", heading.text, scope="col", class_=heading.style, **attributes)
 
 
 def _html_cell(cell: Cell, heading: Heading) -> Markup:
-    note = tag("small", cell.note) if cell.note else Markup("")
-    return tag("td", cell.text, note, class_=_html_class(heading))
-
-
-def _html_class(heading: Heading) -> str:
-    return "words" if heading.words else "figure"
+    return tag("td", cell.text, *([tag("small", cell.note)] if cell.note else []), class_=heading.style)
 
 
 def _groups(headings: Sequence[Heading]) -> list[tuple[str, list[Heading]]]:

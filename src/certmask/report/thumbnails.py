@@ -57,9 +57,8 @@ def with_jury(photo: Image.Image, cover: Cover) -> Image.Image:
     layer = Image.new("RGBA", large.size)
     draw = ImageDraw.Draw(layer)
     for number, mask in enumerate(jury(cover)):
-        red, green, blue = (int(PALETTE[number % len(PALETTE)][i : i + 2], 16) for i in (1, 3, 5))
         for box in _boxes(mask, cover.image, scale):
-            draw.rectangle(box, outline=(red, green, blue, 255), width=3)
+            draw.rectangle(box, outline=PALETTE[number % len(PALETTE)], width=3)
     right, bottom = left + cover.patch.width, top + cover.patch.height
     patch = (left * scale, top * scale, right * scale - 1, bottom * scale - 1)
     draw.rectangle(patch, fill=(0, 0, 0, 215), outline=(255, 255, 255, 255), width=1)

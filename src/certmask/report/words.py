@@ -11,6 +11,7 @@ from certmask.results.kinds import percent
 from certmask.results.run import Run
 from certmask.results.statistics import Share
 
+PROVED = (Guarantee.RECOVERY, Guarantee.DETECTION)
 LIMITS = (
     "Nothing here speaks of two patches, of a larger patch or another shape, of a patch on the photo before it was "
     "resized, or of another function: other weights, precision, batch shape, fill colour, masks or preprocessing."
@@ -21,8 +22,9 @@ def setting(run: Run, lines: Sequence[Figures]) -> str:
     """Which model, which photos, which threat."""
     data, model = run.data, run.model
     done = f"{len(run.rows):,} of {data['images']:,} images" if len(run.rows) != data["images"] else _images(run)
+    place = f", {model['device']}" if model.get("device") else ""
     return (
-        f"{model['name']} ({model['precision']}{_on(run)}), {done} of {data['name']}. "
+        f"{model['name']} ({model['precision']}{place}), {done} of {data['name']}. "
         f"Threat: {_threats(lines)}, with any content, anywhere on the model's input."
     )
 
@@ -34,10 +36,6 @@ def caption(run: Run, lines: Sequence[Figures]) -> str:
 
 def _images(run: Run) -> str:
     return "1 image" if len(run.rows) == 1 else f"{len(run.rows):,} images"
-
-
-def _on(run: Run) -> str:
-    return f", {run.model['device']}" if run.model.get("device") else ""
 
 
 def _threats(lines: Sequence[Figures]) -> str:
@@ -52,30 +50,25 @@ def _threat(line: Figures) -> str:
 
 def proved(lines: Sequence[Figures]) -> list[str]:
     """What the best defence of each guarantee proves, what the published test says, or that nothing is proved."""
-    sentences = []
-    for guarantee in (one for one in Guarantee if one.proved):
-        rivals = [line for line in lines if line.guarantee is guarantee]
-        if rivals:
-            sentences.append(_proved(best_of(rivals), len(rivals)))
-    sentences += [_published(line) for line in lines if line.guarantee is Guarantee.PUBLISHED]
-    if not any(line.guarantee.proved for line in lines):
-        sentences.append("No defence of this run has a proved guarantee.")
-    return sentences
+    groups = [[line for line in lines if line.guarantee is guarantee] for guarantee in PROVED]
+    proofs = [_proved(rivals) for rivals in groups if rivals]
+    tested = [
+        f"{line.defence} passes its test on {counted(line.certified)}; {line.guarantee.sentence}."
+        for line in lines
+        if line.guarantee is Guarantee.PUBLISHED and line.certified
+    ]
+    return [*proofs, *tested, *([] if proofs else ["No defence of this run has a proved guarantee."])]
 
 
-def best_of(rivals: Sequence[Figures]) -> Figures:
-    """The defence that certifies most; among equals, the one whose proofs are cheapest."""
-    return max(rivals, key=lambda line: (line.certified.count if line.certified else 0, -(line.proof_passes or 0.0)))
-
-
-def _proved(line: Figures, rivals: int) -> str:
+def _proved(rivals: Sequence[Figures]) -> str:
+    """What the defence proves that certifies most; among equals, the one whose proofs are cheapest."""
+    line = max(rivals, key=lambda x: (x.certified.count if x.certified else 0, -(x.proof_passes or 0.0)))
     if line.certified is None or not line.certified.count:
-        whom = line.defence if rivals == 1 else f"none of {rivals} defences"
-        return f"Certified {line.guarantee.value}: {whom} proves it for {'no' if rivals == 1 else 'any'} image."
-    best = f" (none of the {rivals} such defences for more)" if rivals > 1 else ""
-    alerts = ""
-    if line.guarantee is Guarantee.DETECTION:
-        alerts = f" On {counted(line.false_alerts)} it raises a false alert."
+        whom = line.defence if len(rivals) == 1 else f"none of {len(rivals)} defences"
+        return f"Certified {line.guarantee.value}: {whom} proves it for {'no' if len(rivals) == 1 else 'any'} image."
+    best = f" (none of the {len(rivals)} such defences for more)" if len(rivals) > 1 else ""
+    detects = line.guarantee is Guarantee.DETECTION
+    alerts = f" On {counted(line.false_alerts)} it raises a false alert." if detects else ""
     return (
         f"Certified {line.guarantee.value}: {line.defence} proves it for {counted(line.certified)}{best}; "
         f"for these, {line.guarantee.sentence}.{alerts} {_rest(line.certified)}"
@@ -88,11 +81,6 @@ def _rest(certified: Share) -> str:
         return "No image is left without proof."
     others = "the other image" if rest == 1 else f"the other {rest:,} images"
     return f"For {others} nothing was proved, which does not mean that an attack exists."
-
-
-def _published(line: Figures) -> str:
-    share = line.certified or Share(0, line.images)
-    return f"{line.defence} passes its test on {counted(share)}; {line.guarantee.sentence}."
 
 
 def counted(share: Share) -> str:
@@ -110,7 +98,7 @@ def cautions(run: Run) -> list[str]:
     missing = run.data["images"] - len(run.rows)
     if missing > 0:
         found.append(f"The run is not finished: {missing:,} images are still to come.")
-    masked = [run.defences[name]["rule"] for name in run.defences if run.cover(name) and run.guarantee(name).proved]
+    masked = [run.defences[name]["rule"] for name in run.defences if run.cover(name) and run.guarantee(name) in PROVED]
     if masked:
         found.append(_margin(min(float(rule.get("margin", 0.0)) for rule in masked)))
     batch = run.model.get("batch")
@@ -133,7 +121,7 @@ def _margin(margin: float) -> str:
 def attacked(lines: Sequence[AttackFigures]) -> list[str]:
     """What attempts did, and how strong the attack is known to be."""
     sentences = []
-    tried = [line for line in lines if line.attempts and line.guarantee.proved]
+    tried = [line for line in lines if line.attempts and line.guarantee in PROVED]
     broken = sum(line.broken or 0 for line in tried)
     if tried and not broken:
         total = sum(line.attempts for line in tried)
@@ -159,5 +147,5 @@ def broken_proofs(name: str, lines: Sequence[AttackFigures]) -> list[str]:
         f"{name}: {line.broken:,} attempts broke a certificate of {line.defence} that was called proved. "
         "That is a fault in the program or in its use; do not rely on the figures of this defence."
         for line in lines
-        if line.broken and line.guarantee.proved
+        if line.broken and line.guarantee in PROVED
     ]

@@ -16,8 +16,9 @@ from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
-from certmask.report import summarize
-from certmask.report.curves import draw_curves
+from certmask.report.drawing import draw_curves
+from certmask.results.columns import Figures, figures
+from certmask.results.run import read_run
 from certmask.rules import JuryDetection, PatchCleanser, Undefended
 from certmask.threat import Patch
 from certmask.training.lessons import Lessons
@@ -83,7 +84,8 @@ def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: P
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)
-    lines = {line.defence: line for line in summarize(*certify_run(engine, dataset, defences, path))}
+    certify_run(engine, dataset, defences, path)
+    lines = {line.defence: line for line in figures(read_run(path))}
     return {
         "images": lines[CLEAN].images,
         "data": dataset.describe(),
@@ -94,7 +96,11 @@ def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: P
         "compiled": classifier.compiled,
         "batch": classifier.batch,
         "device": device_name(classifier.device),
-        "clean_accuracy": lines[CLEAN].clean_accuracy,
-        "certified_detection_one_mask": lines[ONE].certified_detection,
-        "certified_recovery_two_masks": lines[TWO].certified_recovery,
+        "clean_accuracy": lines[CLEAN].clean.value,
+        "certified_detection_one_mask": _certified(lines[ONE]),
+        "certified_recovery_two_masks": _certified(lines[TWO]),
     }
+
+
+def _certified(line: Figures) -> float | None:
+    return line.certified.value if line.certified else None
