@@ -597,11 +597,11 @@ def test_published_rule_ties(k: int, placed: dict[int, int], answer: int) -> Non
 # ------------------------------------------------------------------------------------ one round cannot recover
 
 
-def first_round(votes: Votes) -> Asking[tuple[int, ...]]:
+def first_round(votes: Votes) -> Asking[list[tuple[int, ...]]]:
     """The labels of all single masks: all that a rule of one round can see."""
     singles = votes.ballot.singles[None]
     yield votes.ask(singles)
-    return tuple(votes.heads(singles).labels[0].tolist())
+    return [tuple(labels) for labels in votes.heads(singles).labels.tolist()]
 
 
 def reachable(cover: Cover, district: int, label: int, classes: int) -> set[tuple[int, ...]]:
