@@ -370,16 +370,12 @@ def test_minority_reports_is_strict_at_the_threshold(threshold: float, margin: f
 def fight(claims: list[int], outcome: Callable[[int, int], int]) -> tuple[Decision, int]:
     """A tournament's decision and the number of its duels, each pair of hypotheses counted once."""
     fought: list[tuple[int, int]] = []
-
-    def duels(pairs: IntArray) -> Asking[IntArray]:
-        fought.extend((t, u) for t, u in pairs.tolist())
-        yield Ask.nothing()
-        return np.array([outcome(t, u) for t, u in pairs.tolist()])
-
-    run = tournament(np.array(claims), duels)
+    run, told = tournament(np.array(claims)), None
     while True:
         try:
-            next(run)
+            pairs = run.send(told)  # type: ignore[arg-type]
+            fought.extend((t, u) for t, u in pairs.tolist())
+            told = np.array([outcome(t, u) for t, u in pairs.tolist()])
         except StopIteration as stop:
             assert all(claims[t] != claims[u] for t, u in fought), "nobody fights a friend"
             return stop.value, len({frozenset(pair) for pair in fought})

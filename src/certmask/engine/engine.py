@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from certmask.votes import Ask, Ballot, Passes, Votes, VoteStore
 T = TypeVar("T")
 COHORT = {"cuda": 32, "cpu": 1}
 """Pictures that rules look at together: on a GPU many, so that it need not wait; on a CPU each is done sooner."""
+
+AHEAD = 8
+"""Batches that a GPU has before it while rules look at votes."""
 
 Program = Callable[[list[int], VoteStore], Asking[list[T]]]
 """What to find out about a cohort of images: given their numbers and their votes, yields the passes that it needs and
@@ -64,6 +68,14 @@ class _Cohort(Generic[T]):
     seconds: float = 0.0
 
 
+@dataclass
+class _Flight(Generic[T]):
+    """A batch under way: the cohorts that have all they asked for once it has landed."""
+
+    cohorts: list[_Cohort[T]]
+    landed: torch.cuda.Event | None
+
+
 class Engine:
     """Runs a program on images, cohort by cohort, and answers what it asks for, batch by batch.
 
@@ -94,6 +106,7 @@ class Engine:
         self.cohort = max(min(most, memory // a_picture, self.forward.slots), 1)
         self._busy = Lock()
         self._aside = _urgent_stream(classifier.device)
+        self._ahead = AHEAD if self._aside else 1
 
     def votes(self, cover: Cover, store: VoteStore) -> Votes:
         """The store as a rule on ``cover`` sees it."""
@@ -127,14 +140,18 @@ class Engine:
         waiting = enumerate(images)
         self._free = list(range(self.forward.slots))
         cohorts: list[_Cohort[T]] = []
-        answered: list[_Cohort[T]] = []
+        flight: deque[_Flight[T]] = deque()
         more = True
         while more or cohorts:
-            ready, event = answered, self._mark()
-            pending = sum(len(cohort.pending) for cohort in cohorts)
-            answered = self._launch(cohorts) if pending >= self.classifier.batch or (pending and not ready) else []
-            with self._beside(event):
-                findings = [f for cohort in ready for f in self._advance(cohort, cohorts, clean, archive)]
+            while len(flight) < self._ahead and self._pending(cohorts) >= self.classifier.batch:
+                self._launch(cohorts, flight)
+            if not flight and self._pending(cohorts):
+                self._launch(cohorts, flight)
+            ready = flight.popleft() if flight else _Flight[T]([], None)
+            findings: list[Finding[T]] = []
+            with self._beside(ready.landed):
+                for cohort in ready.cohorts:
+                    findings += self._advance(cohort, cohorts, clean, archive)
                 while more and len(self._free) >= self.cohort and self._room(cohorts):
                     admitted = list(islice(waiting, self.cohort))
                     more = len(admitted) == self.cohort
@@ -142,6 +159,10 @@ class Engine:
                         cohorts.append(self._admit(admitted, program, archive))
                         findings += self._advance(cohorts[-1], cohorts, clean, archive)
             yield from findings
+
+    @staticmethod
+    def _pending(cohorts: list[_Cohort[T]]) -> int:
+        return sum(len(cohort.pending) for cohort in cohorts)
 
     def _admit(
         self, admitted: Sequence[tuple[int, Tensor]], program: Program[T], archive: Archive | None
@@ -158,11 +179,11 @@ class Engine:
         return _Cohort(numbers, slots, store, program(numbers, store), Ask.nothing(), made)
 
     def _room(self, cohorts: list[_Cohort[T]]) -> bool:
-        """Admit another cohort while fewer than two batches wait and the votes in work fit into memory."""
-        pending = sum(len(cohort.pending) for cohort in cohorts)
+        """Admit another cohort while there is too little to compute and the votes in work fit into memory."""
+        pending = self._pending(cohorts)
         votes = pending + sum(cohort.store.count for cohort in cohorts)
         fits = votes * self.classifier.classes * 4 < self.memory
-        return not cohorts or (pending < 2 * self.classifier.batch and fits)
+        return not cohorts or (pending < (self._ahead + 1) * self.classifier.batch and fits)
 
     def _advance(
         self, cohort: _Cohort[T], cohorts: list[_Cohort[T]], clean: bool, archive: Archive | None
@@ -190,8 +211,8 @@ class Engine:
             if silent.any() if clean else silent.all():
                 raise self.classifier.no_numbers() from None
 
-    def _launch(self, cohorts: list[_Cohort[T]]) -> list[_Cohort[T]]:
-        """Fill one batch from the cohorts in order, start it, and return those whose every request is under way."""
+    def _launch(self, cohorts: list[_Cohort[T]], flight: deque[_Flight[T]]) -> None:
+        """Fill one batch from the cohorts in order and start it; what it completes can go on when it has landed."""
         start = time.perf_counter()
         share: list[tuple[_Cohort[T], Ask]] = []
         space = self.classifier.batch
@@ -212,7 +233,7 @@ class Engine:
             for cohort, taken in share:
                 cohort.pending = Ask.joined([taken, cohort.pending])
             self.classifier.halve()
-            return []
+            return
         begin = 0
         for cohort, taken in share:
             part = slice(begin, begin + len(taken))
@@ -224,17 +245,15 @@ class Engine:
             cohort.seconds += seconds * len(taken) / begin
         if self.progress:
             self.progress(begin)
-        return [cohort for cohort, _ in share if not len(cohort.pending)]
+        landed = torch.cuda.current_stream().record_event() if self._aside else None
+        flight.append(_Flight([cohort for cohort, _ in share if not len(cohort.pending)], landed))
 
-    def _mark(self) -> torch.cuda.Event | None:
-        """The point on the device up to which all votes are there."""
-        return torch.cuda.current_stream().record_event() if self._aside else None
-
-    def _beside(self, event: torch.cuda.Event | None) -> Any:
-        """Work beside the batch that was just started, after everything before the mark."""
-        if self._aside is None or event is None:
+    def _beside(self, landed: torch.cuda.Event | None) -> Any:
+        """Work beside the batches that are under way, after everything up to one that has landed."""
+        if self._aside is None:
             return nullcontext()
-        event.synchronize()
+        if landed is not None:
+            landed.synchronize()
         return torch.cuda.stream(self._aside)
 
 

@@ -41,7 +41,9 @@ class Forward:
     def put(self, slot: int, image: Tensor) -> None:
         """Send one image to the device."""
         image = checked_images(image[None], self.classifier.size)[0]
-        self._images[slot] = image
+        if self.classifier.device.type == "cuda" and image.device.type == "cpu":
+            image = image.contiguous().pin_memory()
+        self._images[slot].copy_(image, non_blocking=True)
         self.bytes_sent += image.nbytes
 
     def warm_up(self) -> None:

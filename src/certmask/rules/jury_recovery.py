@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, MeanProbability
-from certmask.rules.rule import Asking, Rule, together
-from certmask.rules.tournament import Duels, tournament
+from certmask.rules.rule import Asking, Rule
+from certmask.rules.tournament import side_by_side, tournament
 from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, jury_claims, least_leads, verdicts
 from certmask.votes import Ballot, BoolArray, Votes
 
@@ -45,15 +46,13 @@ class JuryRecovery(Rule):
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         claims = yield from self.claims(votes)
-        return (yield from together(tournament(own, self._duels(votes, n)) for n, own in enumerate(claims)))
+        return (yield from side_by_side(map(tournament, claims), partial(self._outcomes, votes)))
 
-    def _duels(self, votes: Votes, picture: int) -> Duels:
-        def duels(opponents: IntArray) -> Asking[IntArray]:
-            common, alone = self.pair_pools(votes.ballot, opponents)[None], np.array([picture])
-            yield votes.ask(common, alone)
-            return np.asarray(verdicts(self.aggregate, votes, common, alone)[0])
-
-        return duels
+    def _outcomes(self, votes: Votes, pictures: IntArray, opponents: IntArray) -> Asking[IntArray]:
+        """``R(t, u)`` of each picture's pair of districts, ``[n]``."""
+        common = self.pair_pools(votes.ballot, opponents)[:, None]
+        yield votes.ask(common, pictures)
+        return np.asarray(verdicts(self.aggregate, votes, common, pictures)[:, 0])
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         juries = votes.ballot.juries[None]

@@ -12,8 +12,8 @@ from certmask.covers import Cover
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules.jury_recovery import all_pairs, weakest_first
-from certmask.rules.rule import Asking, Rule, majority, together
-from certmask.rules.tournament import Duels, tournament
+from certmask.rules.rule import Asking, Rule
+from certmask.rules.tournament import double_masking, side_by_side, tournament
 from certmask.rules.verdicts import FIRST_BLOCK, blocks
 from certmask.votes import BoolArray, Votes
 
@@ -37,11 +37,9 @@ class PatchCleanser(Rule):
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         singles = votes.ballot.singles[None]
         yield votes.ask(singles)
-        rounds = []
-        for picture, labels in enumerate(votes.heads(singles).labels):
-            duels = partial(_two_mask_labels, votes, picture)
-            rounds.append(tournament(labels, duels) if self.challenger else _double_masking(labels, duels))
-        return (yield from together(rounds))
+        game = tournament if self.challenger else double_masking
+        labels = votes.heads(singles).labels
+        return (yield from side_by_side(map(game, labels), partial(_two_mask_labels, votes)))
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         singles = votes.ballot.singles[None]
@@ -67,18 +65,8 @@ class PatchCleanser(Rule):
         return {**super().describe(), "challenger": self.challenger}
 
 
-def _double_masking(labels: IntArray, duels: Duels) -> Asking[Decision]:
-    """The dissenter whose every second mask agrees with it, else the majority of ``labels [masks]``."""
-    winner = majority(labels)
-    for dissenter in np.flatnonzero(labels != winner):
-        partners = np.stack([np.full(len(labels), dissenter), np.arange(len(labels))], axis=1)
-        if ((yield from duels(partners)) == labels[dissenter]).all():
-            return Decision(int(labels[dissenter]))
-    return Decision(winner)
-
-
-def _two_mask_labels(votes: Votes, picture: int, pairs: IntArray) -> Asking[IntArray]:
-    """What one picture's pairs of masks vote, ``[n]``."""
-    passes, alone = votes.ballot.pairs(pairs[:, 0], pairs[:, 1])[None], np.array([picture])
-    yield votes.ask(passes, alone)
-    return np.asarray(votes.heads(passes, alone).labels[0])
+def _two_mask_labels(votes: Votes, pictures: IntArray, pairs: IntArray) -> Asking[IntArray]:
+    """What each picture's pair of masks votes, ``[n]``."""
+    passes = votes.ballot.pairs(pairs[:, 0], pairs[:, 1])[:, None]
+    yield votes.ask(passes, pictures)
+    return np.asarray(votes.heads(passes, pictures).labels[:, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -105,22 +105,6 @@ def answer(asking: Asking[T], votes: Votes) -> T:
             return stop.value  # type: ignore[no-any-return]
         if len(votes.store.missing(ask)):
             raise VoteError("expected every vote that the rule needs, got a table without some of them")
-
-
-def together(askings: Iterable[Asking[T]]) -> Asking[list[T]]:
-    """Several computations side by side: what they ask for is asked for at once; their findings in order."""
-    waiting, found = dict(enumerate(askings)), dict[int, T]()
-    while waiting:
-        asks = []
-        for number, asking in list(waiting.items()):
-            try:
-                asks.append(next(asking))
-            except StopIteration as stop:
-                found[number] = stop.value
-                del waiting[number]
-        if asks:
-            yield Ask.joined(asks)
-    return [found[number] for number in range(len(found))]
 
 
 def majority(labels: IntArray, weights: IntArray | None = None) -> int:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 
 import numpy as np
 
 from certmask.certificate import Decision
 from certmask.geometry import IntArray
-from certmask.rules.rule import Asking, majority
+from certmask.rules.rule import Asking, T, majority
 
-Duels = Callable[[IntArray], Asking[IntArray]]
-"""Given pairs of hypotheses about a picture, ``[n, 2]``, the class that each pair's common votes name, ``[n]``."""
+Duelling = Generator[IntArray, IntArray, T]
+"""A computation about one picture that yields pairs of hypotheses ``[n, 2]`` and is told the class that each pair's
+common votes name, ``[n]``."""
+
+Judge = Callable[[IntArray, IntArray], Asking[IntArray]]
+"""Given pictures ``[n]`` and a pair of hypotheses about each, ``[n, 2]``, the class that their common votes name."""
 
 
-def tournament(claims: IntArray, duels: Duels) -> Asking[Decision]:
+def side_by_side(duellings: Iterable[Duelling[T]], judge: Judge) -> Asking[list[T]]:
+    """One computation per picture, all their duels judged at once, round by round; their findings in order."""
+    found: dict[int, T] = {}
+    told: dict[int, IntArray | None] = {}
+    running = dict(enumerate(duellings))
+    while running:
+        wanted: dict[int, IntArray] = {}
+        for picture, duelling in list(running.items()):
+            try:
+                wanted[picture] = duelling.send(told.get(picture))  # type: ignore[arg-type]
+            except StopIteration as stop:
+                found[picture] = stop.value
+                del running[picture]
+        if wanted:
+            counts = [len(pairs) for pairs in wanted.values()]
+            outcomes = yield from judge(np.repeat(list(wanted), counts), np.concatenate(list(wanted.values())))
+            told = dict(zip(wanted, np.split(outcomes, np.cumsum(counts)[:-1]), strict=True))
+    return [found[picture] for picture in range(len(found))]
+
+
+def tournament(claims: IntArray) -> Duelling[Decision]:
     """Strike out hypotheses until the survivors claim one class, and answer it; alert if none survives.
 
     ``claims[t]`` is the class of hypothesis ``t``. A duel strikes out whichever side its outcome does not confirm, so
@@ -27,7 +51,7 @@ def tournament(claims: IntArray, duels: Duels) -> Asking[Decision]:
     while alive.any() and (claims[alive] != claims[alive][0]).any():
         champion = _rarest(claims, alive)
         rivals = np.flatnonzero(alive & (claims != claims[champion]))[:round_size]
-        outcome = yield from duels(np.stack([np.full_like(rivals, champion), rivals], axis=1))
+        outcome = yield _against(champion, rivals)
         alive[rivals] = claims[rivals] == outcome
         alive[champion] = bool((outcome == claims[champion]).all())
         round_size = 2 * round_size if alive[champion] else 1
@@ -35,19 +59,32 @@ def tournament(claims: IntArray, duels: Duels) -> Asking[Decision]:
     if not alive.any():
         return Decision(favourite, alert=True)
     claim = int(claims[alive][0])
-    if claim == favourite or (yield from _some_unbeaten(np.flatnonzero(alive), claims, duels)):
+    if claim == favourite or (yield from _some_unbeaten(np.flatnonzero(alive), claims)):
         return Decision(claim)
     return Decision(favourite)
 
 
-def _some_unbeaten(survivors: IntArray, claims: IntArray, duels: Duels) -> Asking[bool]:
+def _some_unbeaten(survivors: IntArray, claims: IntArray) -> Duelling[bool]:
     """Whether one of the survivors wins against every hypothesis with another claim."""
     for survivor in survivors:
         rivals = np.flatnonzero(claims != claims[survivor])
-        outcome = yield from duels(np.stack([np.full_like(rivals, survivor), rivals], axis=1))
+        outcome = yield _against(survivor, rivals)
         if (outcome == claims[survivor]).all():
             return True
     return False
+
+
+def double_masking(labels: IntArray) -> Duelling[Decision]:
+    """The dissenter whose every second mask agrees with it, else the majority of ``labels [masks]``."""
+    winner = majority(labels)
+    for dissenter in np.flatnonzero(labels != winner):
+        if ((yield _against(int(dissenter), np.arange(len(labels)))) == labels[dissenter]).all():
+            return Decision(int(labels[dissenter]))
+    return Decision(winner)
+
+
+def _against(one: int, others: IntArray) -> IntArray:
+    return np.stack([np.full_like(others, one), others], axis=1)
 
 
 def _rarest(claims: IntArray, alive: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
