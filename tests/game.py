@@ -27,8 +27,12 @@ from certmask.votes import Ballot, Votes, VoteStore
 T = TypeVar("T")
 Pass = tuple[int, int]
 Table = dict[Pass, int]
-Ask = Callable[[Votes], Asking[T]]
+Ask = Callable[[Votes], Asking[Sequence[T]]]
+"""A computation on the votes of a cohort of games: one finding for each."""
 Options = Callable[[Pass], Sequence[int]]
+
+AT_ONCE = 1024
+"""Games in a cohort."""
 
 HARD = torch.eye(3)
 """Certain answers, one for each of three classes."""
@@ -39,23 +43,36 @@ SOFT = torch.tensor(
 """Certain answers, exact ties of two classes, and answers whose confidence is exactly one half."""
 
 
-def play(cover: Cover, ask: Ask[T], palette: Tensor, choose: Callable[[Pass], int]) -> tuple[T, Table]:
-    """Run a computation, let ``choose`` answer each pass when it is first asked for, and return the votes cast too."""
+def played(
+    cover: Cover, ask: Ask[T], palette: Tensor, choosers: Sequence[Callable[[Pass], int]]
+) -> list[tuple[T, Table]]:
+    """Run a computation on a cohort of games; each game's own chooser answers a pass when it is first asked for.
+
+    Returns what came out of each game, and the votes cast in it.
+    """
     ballot, names = ballot_of(cover)
-    store = VoteStore(1, ballot.passes, palette.shape[1])
-    votes, table = Votes(ballot, store), Table()
+    store = VoteStore(len(choosers), ballot.passes, palette.shape[1])
+    votes, tables = Votes(ballot, store), [Table() for _ in choosers]
     asking = ask(votes)
     while True:
         try:
             asked = next(asking)
         except StopIteration as stop:
-            return stop.value, table
+            return list(zip(stop.value, tables, strict=True))
         new = store.missing(asked)
         names += [pass_name(row) for row in ballot.passes.sets(np.arange(len(names), len(ballot.passes))).tolist()]
-        picks = {names[number]: choose(names[number]) for number in new.passes.tolist()}
+        picks = []
+        for game, number in zip(new.pictures.tolist(), new.passes.tolist(), strict=True):
+            tables[game][names[number]] = pick = choosers[game](names[number])
+            picks.append(pick)
         if picks:
-            store.add(new, palette[list(picks.values())])
-            table.update(picks)
+            store.add(new, palette[picks])
+
+
+def play(cover: Cover, ask: Ask[T], palette: Tensor, choose: Callable[[Pass], int]) -> tuple[T, Table]:
+    """One game."""
+    (run,) = played(cover, ask, palette, [choose])
+    return run
 
 
 @cache
@@ -71,64 +88,68 @@ def pass_name(masks: Sequence[int]) -> Pass:
 
 
 def deciding(rule: Rule) -> Ask[Decision]:
-    """A rule's decision about one picture."""
-
-    def ask(votes: Votes) -> Asking[Decision]:
-        (decision,) = yield from rule.deciding(votes)
-        return decision
-
-    return ask
+    """A rule's decisions."""
+    return rule.deciding
 
 
 def certifying(rule: Rule, label: int) -> Ask[bool]:
-    """Whether a rule's certificate holds for one picture."""
+    """Whether a rule's certificates hold."""
 
-    def ask(votes: Votes) -> Asking[bool]:
-        (holds,) = yield from rule.certifying(votes, np.array([label]))
-        return bool(holds)
+    def ask(votes: Votes) -> Asking[list[bool]]:
+        found = yield from rule.certifying(votes, np.full(votes.store.pictures, label))
+        return [bool(holds) for holds in found]
 
     return ask
 
 
+class Line:
+    """A line of play: it follows the turns it was given, then takes the first option of every further choice."""
+
+    def __init__(self, options: Options, turns: tuple[int, ...] = ()) -> None:
+        self.options, self.turns = options, turns
+        self.choices: list[int] = []
+
+    def __call__(self, one: Pass) -> int:
+        choices = self.options(one)
+        if len(choices) == 1:
+            return choices[0]
+        self.choices.append(len(choices))
+        depth = len(self.choices) - 1
+        return choices[self.turns[depth]] if depth < len(self.turns) else choices[0]
+
+    def others(self) -> Iterator[tuple[int, ...]]:
+        """The turns of the lines that leave this one where it was free to choose."""
+        for depth in range(len(self.turns), len(self.choices)):
+            before = self.turns + (0,) * (depth - len(self.turns))
+            yield from ((*before, turn) for turn in range(1, self.choices[depth]))
+
+
 def plays(cover: Cover, ask: Ask[T], palette: Tensor, options: Options) -> Iterator[tuple[T, Table]]:
-    """Every run of a computation, over all options of every pass it asks for: depth first, by replay."""
-    path: list[int] = []
-    sizes: list[int] = []
-    while True:
-        depth = 0
-
-        def choose(one: Pass) -> int:
-            nonlocal depth
-            choices = options(one)
-            if len(choices) == 1:
-                return choices[0]
-            if depth == len(path):
-                path.append(0)
-                sizes.append(len(choices))
-            depth += 1
-            return choices[path[depth - 1]]
-
-        yield play(cover, ask, palette, choose)
-        while path and path[-1] + 1 == sizes[-1]:
-            path.pop()
-            sizes.pop()
-        if not path:
-            return
-        path[-1] += 1
+    """Every run of a computation, over all options of every pass it asks for: each line once, many of them at once."""
+    waiting: list[tuple[int, ...]] = [()]
+    while waiting:
+        lines = [Line(options, turns) for turns in waiting[-AT_ONCE:]]
+        del waiting[-AT_ONCE:]
+        yield from played(cover, ask, palette, lines)
+        for line in lines:
+            waiting += line.others()
 
 
 def random_plays(
     cover: Cover, ask: Ask[T], palette: Tensor, options: Options, count: int, rng: Random
 ) -> Iterator[tuple[T, Table]]:
     """Some runs. In each the attacker has a favourite output, preferred to a degree that varies from run to run."""
-    for _ in range(count):
+
+    def chooser() -> Callable[[Pass], int]:
         favourite, zeal = rng.randrange(len(palette)), rng.choice([0.0, 0.5, 0.8, 1.0])
 
-        def choose(one: Pass, favourite: int = favourite, zeal: float = zeal) -> int:
+        def choose(one: Pass) -> int:
             choices = options(one)
             return favourite if favourite in choices and rng.random() < zeal else rng.choice(choices)
 
-        yield play(cover, ask, palette, choose)
+        return choose
+
+    yield from played(cover, ask, palette, [chooser() for _ in range(count)])
 
 
 def anything(palette: Tensor) -> Options:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from conftest import tiny_network
 from looking import outputs_under, singles_of
+from members import RECOVERING
 from PIL import Image
 from torch import Tensor, nn
 
 from certmask.attacks.certified_run import certified_photos
-from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.covers import Cover, minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import Dataset, Framing, Sample, pixel_digest
@@ -23,7 +23,7 @@ from certmask.engine import Engine
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import IntArray
 from certmask.results.run import Run
-from certmask.rules import RULES, JuryRecovery, PatchCleanser, Rule
+from certmask.rules import Rule
 from certmask.threat import Patch, Size
 from certmask.votes import Votes
 
@@ -100,9 +100,6 @@ def test_every_pass_travels_in_a_batch_of_one_shape() -> None:
     assert sizes == {7}
 
 
-RECOVERING: list[Rule] = [JuryRecovery(), JuryRecovery("aligned"), PatchCleanser(), PatchCleanser(True)]
-
-
 @pytest.mark.parametrize("rule", RECOVERING, ids=repr)
 def test_one_wrong_pair_anywhere_voids_a_certificate(rule: Rule) -> None:
     """190 pairs, each wrong in turn and all else right: whichever it is, and however late it is looked at."""
@@ -113,12 +110,6 @@ def test_one_wrong_pair_anywhere_voids_a_certificate(rule: Rule) -> None:
         table = doubles.clone()
         table[i, j] = table[j, i] = wrong
         assert not rule.certify(Votes.from_table(cover, singles, table), 1).holds, (i, j)
-
-
-def test_every_rule_that_recovers_looks_at_pairs() -> None:
-    assert {rule.name for rule in RECOVERING} == {
-        name for name, rule in RULES.items() if rule.guarantee is Guarantee.RECOVERY
-    }
 
 
 @pytest.mark.parametrize("cover", [COVERS[0], minimal_cover(9, Patch(2, 3), 5, 2)], ids=str)

@@ -7,7 +7,6 @@ it uses patches of one pixel, which two masks cannot hide between them.
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -40,6 +39,7 @@ from game import (
     seen_by_jury,
     shuffled,
 )
+from members import ALIGNED, DETECTING, ON_ANY_COVER, PROVED, PROVED_RULES
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
@@ -71,31 +71,6 @@ from certmask.threat import Patch
 from certmask.votes import BoolArray, Votes
 
 torch.set_num_threads(1)
-
-PROVED = (Guarantee.DETECTION, Guarantee.RECOVERY)
-
-VALUES: dict[str, list[Any]] = {
-    "pairs": ["all", "aligned"],
-    "aggregate": [aggregate() for aggregate in AGGREGATES.values()],
-    "challenger": [False, True],
-    "threshold": [0.0, 0.5],
-}
-"""What each parameter of a rule is tried with. A rule with a parameter that is not here makes the tests fail."""
-
-
-def variants(rule: type[Rule]) -> Iterator[Rule]:
-    """Every combination of a rule's parameters; the margin stays 0."""
-    names = [name for name in inspect.signature(rule).parameters if name != "margin"]
-    for values in product(*(VALUES[name] for name in names)):
-        yield rule(**dict(zip(names, values, strict=True)))
-
-
-ALL = [rule for kind in RULES.values() if kind.guarantee in PROVED for rule in variants(kind)]
-"""Every rule that promises something."""
-
-RULES_ON_ANY_COVER = [rule for rule in ALL if getattr(rule, "pairs", "all") == "all"]
-ALIGNED = [rule for rule in ALL if getattr(rule, "pairs", "all") == "aligned"]
-ONE_ROUND = [rule for rule in ALL if rule.guarantee is Guarantee.DETECTION]
 
 
 def assert_kept(
@@ -160,9 +135,9 @@ def total(counts: Iterable[Counter[str]]) -> Counter[str]:
 
 def test_every_rule_that_promises_something_is_enumerated() -> None:
     """Nothing in the table of rules escapes the tests below, and every parameter value occurs."""
-    assert {rule.name for rule in ALL} == {rule.name for rule in RULES.values() if rule.guarantee in PROVED}
-    assert {rule.name for rule in RULES_ON_ANY_COVER + ALIGNED} == {rule.name for rule in ALL}
-    assert len(ALL) >= 3 + 2 + 6 + 2
+    assert {rule.name for rule in PROVED_RULES} == {rule.name for rule in RULES.values() if rule.guarantee in PROVED}
+    assert {rule.name for rule in ON_ANY_COVER + ALIGNED} == {rule.name for rule in PROVED_RULES}
+    assert len(PROVED_RULES) >= 3 + 2 + 6 + 2
 
 
 def test_line_covers_are_all_there_are() -> None:
@@ -173,7 +148,7 @@ def test_line_covers_are_all_there_are() -> None:
     assert {cover.min_jury for cover in line_covers(4, 10)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_every_attack_on_up_to_three_masks(rule: Rule) -> None:
     """Exhaustive: every structure of 1 to 3 masks on a line, every certified table, district and attack.
 
@@ -186,7 +161,7 @@ def test_every_attack_on_up_to_three_masks(rule: Rule) -> None:
     assert seen["attacks"] > 900
 
 
-@pytest.mark.parametrize("rule", ONE_ROUND, ids=repr)
+@pytest.mark.parametrize("rule", DETECTING, ids=repr)
 def test_every_attack_on_four_masks_in_one_round(rule: Rule) -> None:
     """30 structures of 4 masks (seeded); exhaustive in tables and attacks for the class that loses every tie."""
     covers = Random(4).sample(line_covers(4, 10), 30)
@@ -194,7 +169,7 @@ def test_every_attack_on_four_masks_in_one_round(rule: Rule) -> None:
     assert seen["attacks"] > 1000
 
 
-@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_every_attack_on_a_two_by_two_grid(rule: Rule) -> None:
     """Exhaustive in two dimensions: four juries of one mask, for the class that loses every tie."""
     cover = minimal_cover((2, 2), Patch(1, 1), 1)
@@ -202,14 +177,14 @@ def test_every_attack_on_a_two_by_two_grid(rule: Rule) -> None:
     assert every_attack(cover, rule, HARD, labels=(2,))["attacks"] > 100
 
 
-@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_every_attack_with_soft_outputs(rule: Rule) -> None:
     """Ties and confidences exactly at the threshold, for the class that loses every tie.
 
     Exhaustive on all structures of 2 masks and, where there is one round, on 5 (seeded) of those of 3 masks.
     """
     covers = list(line_covers(2, 8))
-    if rule in ONE_ROUND:
+    if rule in DETECTING:
         covers += Random(5).sample(line_covers(3, 8), 5)
     seen = total(every_attack(cover, rule, SOFT, labels=(2,)) for cover in covers)
     assert seen["attacks"] > 150
@@ -232,7 +207,7 @@ def flat_covers() -> list[Cover]:
     ]
 
 
-@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_sampled_attacks_on_larger_covers(rule: Rule) -> None:
     """Seeded sample: 4 and 5 masks, two dimensions, folds 1 to 4; tables at the edge of the certificate."""
     rng = Random(6)
@@ -404,7 +379,7 @@ def breakable(cover: Cover, rule: Rule, label: int, clean: Table, palette: Tenso
     )
 
 
-@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 @pytest.mark.parametrize("masks", [2, 3])
 def test_certificates_are_exact_where_every_jury_is_one_mask(rule: Rule, masks: int) -> None:
     """Every clean table that is not certified can be broken: on these covers no certificate is too careful."""
@@ -492,7 +467,7 @@ def blurring_attacks(cover: Cover, rule: Rule, margin: float) -> Iterator[tuple[
             yield from plays(cover, deciding(rule), palette, options)
 
 
-@pytest.mark.parametrize("rule", RULES_ON_ANY_COVER, ids=repr)
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_a_margin_absorbs_noise(rule: Rule) -> None:
     """With margin 1/4 no noise of up to 1/8 per probability breaks a certificate; without one, large noise does.
 
@@ -622,11 +597,11 @@ def test_published_rule_ties(k: int, placed: dict[int, int], answer: int) -> Non
 # ------------------------------------------------------------------------------------ one round cannot recover
 
 
-def first_round(votes: Votes) -> Asking[tuple[int, ...]]:
+def first_round(votes: Votes) -> Asking[list[tuple[int, ...]]]:
     """The labels of all single masks: all that a rule of one round can see."""
     singles = votes.ballot.singles[None]
     yield votes.ask(singles)
-    return tuple(votes.heads(singles).labels[0].tolist())
+    return [tuple(labels) for labels in votes.heads(singles).labels.tolist()]
 
 
 def reachable(cover: Cover, district: int, label: int, classes: int) -> set[tuple[int, ...]]:

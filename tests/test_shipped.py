@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from certmask.certificate import Guarantee
+from certmask.classifier import Classifier
 from certmask.data import CIFAR10, load_dataset
 from certmask.errors import ClassifierError, DataError
 from certmask.results.columns import COLUMNS, figures, json_record
@@ -28,6 +30,12 @@ DEFENCES = {
     "certified_detection_one_mask": ("jury-detection", "certified_detection"),
     "certified_recovery_two_masks": ("patchcleanser", "certified_recovery"),
 }
+
+
+@cache
+def loaded(name: str) -> Classifier:
+    """A shipped model, loaded once."""
+    return load_classifier(name, batch=2)
 
 
 def test_two_models_are_shipped_and_they_are_small() -> None:
@@ -60,7 +68,7 @@ def test_every_card_says_what_its_rows_say(card: Path) -> None:
 def test_the_shipped_card_is_that_of_the_measured_model(name: str, card: str) -> None:
     """And the weights are the card's: loading compares their sha256."""
     assert (SHIPPED / f"{name}.json").read_text() == (ROWS / f"{card}.json").read_text()
-    assert load_classifier(name).classes == 10
+    assert loaded(name).classes == 10
 
 
 def test_cutout_certifies_more_than_none() -> None:
@@ -73,9 +81,10 @@ def test_cutout_certifies_more_than_none() -> None:
 
 
 def test_the_cifar_model_certifies_the_demo_photos(tmp_path: Path) -> None:
-    """20 real photos, through the real command, against any 5×5 patch."""
+    """20 real photos, through the real command, against any 5×5 patch; 16 masks of 11×11."""
     certmask("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--backend", "torch",
-             "--rule", "undefended", "--rule", "patchcleanser", "--out", tmp_path / "run.jsonl")  # fmt: skip
+             "--mask", "11", "--rule", "undefended", "--rule", "patchcleanser",
+             "--out", tmp_path / "run.jsonl")  # fmt: skip
     lines = {line.defence: line for line in figures(read_run(tmp_path / "run.jsonl"))}
     assert lines["undefended"].images == 20
     assert lines["undefended"].clean.value >= 0.85
@@ -85,7 +94,7 @@ def test_the_cifar_model_certifies_the_demo_photos(tmp_path: Path) -> None:
 
 
 def test_imagenettes_classes_are_known_by_synset_and_by_name() -> None:
-    classifier = load_classifier("deit_tiny-imagenette")
+    classifier = loaded("deit_tiny-imagenette")
     assert classifier.class_names[0] == "tench"
     assert ("garbage truck", "n03417042") in class_aliases(classifier)
     assert read_card(SHIPPED / "deit_tiny-imagenette.safetensors").crop == 1.0
@@ -123,5 +132,5 @@ def test_photos_of_other_classes_are_refused(model: str, data: str, got: str, tm
         Image.new("RGB", (32, 32)).save(tmp_path / "folders" / name / "a.png")
     source = str(tmp_path / data) if (tmp_path / data).exists() else data
     with pytest.raises(DataError, match=r"expected .*got") as error:
-        load_dataset(source, class_aliases(load_classifier(model)), 1.0)
+        load_dataset(source, class_aliases(loaded(model)), 1.0)
     assert got in str(error.value)

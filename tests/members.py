@@ -1,0 +1,127 @@
+"""One table of members: how every rule, tiling and data source is tried.
+
+Registers say who is a member; this table says with what. A member without an entry makes the tests fail, and what all
+of a kind must pass is driven by the lists below. Aggregates, attacks, backends and experiments need no entry: their
+registers say all that the tests have to know.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from certmask.certificate import Guarantee
+from certmask.covers import TILINGS, Cover
+from certmask.errors import CertmaskError
+from certmask.rules import AGGREGATES, RULES, Rule
+from certmask.threat import Patch, Size
+
+# ------------------------------------------------------------------------------------------------------- rules
+
+VALUES: dict[str, list[Any]] = {
+    "pairs": ["all", "aligned"],
+    "aggregate": [aggregate() for aggregate in AGGREGATES.values()],
+    "challenger": [False, True],
+    "threshold": [0.0, 0.5],
+}
+"""What each parameter of a rule is tried with; the margin is a matter of its own."""
+
+PROVED = (Guarantee.DETECTION, Guarantee.RECOVERY)
+"""What a theorem stands behind."""
+
+
+def variants(rule: type[Rule]) -> Iterator[Rule]:
+    """Every combination of a rule's parameters; the margin stays 0."""
+    names = [name for name in inspect.signature(rule).parameters if name != "margin"]
+    for values in product(*(VALUES[name] for name in names)):
+        yield rule(**dict(zip(names, values, strict=True)))
+
+
+EVERY_RULE = [rule for kind in RULES.values() for rule in variants(kind)]
+PROVED_RULES = [rule for rule in EVERY_RULE if rule.guarantee in PROVED]
+RECOVERING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.RECOVERY]
+DETECTING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.DETECTION]
+ALIGNED = [rule for rule in PROVED_RULES if getattr(rule, "pairs", "all") == "aligned"]
+"""Those that ask for pairs within a grid, and so for covers that are made of complete grids."""
+ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED]
+
+# ----------------------------------------------------------------------------------------------------- tilings
+
+TILED: dict[str, tuple[Mapping[str, Any], ...]] = {
+    "minimal": ({"mask": (10, 14)}, {"mask": 14, "fold": (1, 2)}),
+    "spread": ({"mask": (10, 14)}, {"mask": 14, "fold": 2}),
+    "replicated": ({"mask": (12, 10), "fold": (1, 2)},),
+    "offset": ({"mask": 14, "fold": (1, 2)}, {"mask": 12}),
+    "patchcleanser": ({"per_axis": 3}, {"mask": 14}),
+}
+"""What each tiling is asked for on an image of 24×24 against a patch of 5×4."""
+
+IMAGE, PATCH = (24, 24), Patch(5, 4)
+EVERY_COVER: list[Cover] = [
+    tiling(IMAGE, PATCH, **options) for name, tiling in TILINGS.items() for options in TILED[name]
+]
+
+
+def fits(rule: Rule, cover: Cover) -> bool:
+    """Whether a rule's proof works with a cover."""
+    try:
+        rule.check(cover)
+    except CertmaskError:
+        return False
+    return True
+
+
+EVERY_DEFENCE = [(cover, rule) for cover in EVERY_COVER for rule in EVERY_RULE if fits(rule, cover)]
+"""Covers with rules that take them."""
+
+# ----------------------------------------------------------------------------------------------------- sources
+
+
+def save_photo(path: Path, label: int, size: Size = (32, 32)) -> None:
+    """Noise, another one for each label."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(label).integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def write_folders(folder: Path) -> str:
+    for label, name in enumerate(("cat", "dog")):
+        save_photo(folder / "photos" / name / "a.png", label)
+    return str(folder / "photos")
+
+
+def write_tar(folder: Path) -> str:
+    with tarfile.open(folder / "photos.tar", "w") as archive:
+        archive.add(write_folders(folder), "inside")
+    return f"{folder / 'photos.tar'}:inside"
+
+
+def write_csv(folder: Path) -> str:
+    write_folders(folder)
+    (folder / "list.csv").write_text("file,label\nphotos/cat/a.png,0\nphotos/dog/a.png,1\n")
+    return str(folder / "list.csv")
+
+
+def write_cifar10(folder: Path) -> str:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3072), dtype=np.uint8)
+    for name in ("test_batch", *(f"data_batch_{number}" for number in range(1, 6))):
+        (folder / name).write_bytes(pickle.dumps({b"data": pixels, b"labels": [0, 1]}, protocol=2))
+    return str(folder)
+
+
+WRITTEN: dict[str, Callable[[Path], str]] = {
+    "folders": write_folders,
+    "tar": write_tar,
+    "csv_file": write_csv,
+    "cifar10": write_cifar10,
+    "demo": lambda _: "demo-cifar10",
+}
+"""How photos of each form come into a folder, at least two of different classes, and the string that names them."""

@@ -1,0 +1,98 @@
+"""How the house is laid out: each room knows only rooms before it, and results are read and reported without torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import certmask
+
+HOUSE = Path(certmask.__file__).parent
+
+CORE = ("threat", "geometry", "covers", "certificate")
+ROOMS: dict[str, tuple[str, ...] | None] = {
+    "threat": (),
+    "geometry": ("threat",),
+    "covers": ("threat", "geometry"),
+    "certificate": ("threat", "geometry", "covers"),
+    "backends": ("threat",),
+    "classifier": ("threat", "backends"),
+    "votes": CORE,
+    "rules": (*CORE, "votes"),
+    "engine": (*CORE, "classifier", "votes", "rules.rule"),
+    "defences": (*CORE, "classifier", "votes", "rules", "engine"),
+    "data": ("threat",),
+    "zoo": ("threat", "backends", "classifier", "data"),
+    "results": CORE,
+    "report": (*CORE, "data", "results"),
+    "certify": None,
+    "attacks": None,
+    "training": None,
+    "experiments": None,
+    "cli": None,
+}
+"""The order of the rooms, and what each may know of those before it (None: all of them); all know the errors."""
+
+
+def modules(room: str) -> list[Path]:
+    return sorted((HOUSE / room).rglob("*.py")) if (HOUSE / room).is_dir() else [HOUSE / f"{room}.py"]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of the house that a file imports, anywhere in it, as ``room.module``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"expected absolute imports, got one that is relative in {path}"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from (name.removeprefix("certmask.") for name in names if name.split(".")[0] == "certmask")
+
+
+def allowed(room: str) -> tuple[str, ...]:
+    before = tuple(ROOMS)[: tuple(ROOMS).index(room)]
+    known = ROOMS[room]
+    return (room, "errors", "__version__", *(before if known is None else known))
+
+
+def test_every_room_stands_in_the_table() -> None:
+    rooms = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms - {"__init__", "errors"} == set(ROOMS)
+
+
+def test_the_table_is_an_order() -> None:
+    for room, known in ROOMS.items():
+        before = tuple(ROOMS)[: tuple(ROOMS).index(room)]
+        assert {name.split(".")[0] for name in known or ()} <= set(before), room
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_only_rooms_before_it(room: str) -> None:
+    """Also inside functions: what is imported late is known as well. Nothing knows the command line."""
+    odd = [
+        f"{path.relative_to(HOUSE)}: {name}"
+        for path in modules(room)
+        for name in imports(path)
+        if not any(f"{name}.".startswith(f"{known}.") for known in allowed(room))
+    ]
+    assert odd == []
+
+
+def test_errors_and_the_front_door_know_nothing() -> None:
+    """Names at the front door are imported when they are first used, so it may name any room but the command line."""
+    assert list(imports(HOUSE / "errors.py")) == []
+    assert "cli" not in {name.split(".")[0] for name in imports(HOUSE / "__init__.py")}
+
+
+@pytest.mark.parametrize("room", ["results", "report"])
+def test_results_are_read_without_torch(room: str) -> None:
+    """Every module of the room, imported in a process of its own."""
+    names = [".".join(path.relative_to(HOUSE.parent).with_suffix("").parts) for path in modules(room)]
+    program = f"import sys\nfor name in {names}:\n    __import__(name)\nprint({{'torch', 'timm'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
