@@ -95,10 +95,11 @@ class Passes:
             rest = rest // (self.masks + 1)
         new = np.stack(digits, axis=1) - 1
         width = max(new.shape[1], self._sets.shape[1])
-        self._sets = np.concatenate([_widened(self._sets, width), _widened(new, width)])
+        self._sets = np.concatenate([widened(self._sets, width), widened(new, width)])
 
 
-def _widened(sets: IntArray, width: int) -> IntArray:
+def widened(sets: IntArray, width: int) -> IntArray:
+    """The same sets ``[n, width]``, filled up with -1."""
     return np.pad(sets, ((0, 0), (0, width - sets.shape[1])), constant_values=NONE)
 
 

@@ -199,7 +199,7 @@ class Engine:
                 self._free += cohort.slots.tolist()
                 seconds = (cohort.seconds + time.perf_counter() - start) / len(cohort.numbers)
                 for place, (number, value) in enumerate(zip(cohort.numbers, stop.value, strict=True)):
-                    if archive is not None:
+                    if archive is not None and cohort.made[place]:
                         archive.keep(number, self.passes, *cohort.store.cast(place))
                     yield Finding(number, value, int(cohort.made[place]), seconds)
                 return
