@@ -21,11 +21,12 @@ from certmask.data import load_dataset
 from certmask.defences import AnyDefence, MaskedDefence, engine_covers, examine
 from certmask.engine import Engine
 from certmask.geometry import IntArray
+from certmask.passes import BARE, Ask
 from certmask.results.columns import figures
 from certmask.results.run import read_run
 from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import BARE, Ask, BoolArray, VoteStore
+from certmask.votes import BoolArray, VoteStore
 
 COVER = cm.patchcleanser_cover(24, Patch(4, 4), 3)
 

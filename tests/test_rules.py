@@ -44,6 +44,7 @@ from certmask.covers import (
 )
 from certmask.errors import CertmaskError, CoverError, VoteError
 from certmask.geometry import IntArray, Mask
+from certmask.passes import BARE, NONE, Ask, Ballot, Passes
 from certmask.rules import (
     AGGREGATES,
     RULES,
@@ -63,7 +64,7 @@ from certmask.rules.rule import Asking, majority
 from certmask.rules.tournament import tournament
 from certmask.rules.verdicts import all_won, least_leads, verdicts
 from certmask.threat import Patch
-from certmask.votes import BARE, NONE, Ask, Ballot, Heads, Passes, Votes, VoteStore, head_of
+from certmask.votes import Heads, Votes, VoteStore, head_of
 
 torch.set_num_threads(1)
 

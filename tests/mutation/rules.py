@@ -8,7 +8,7 @@ VOTING = [
     Fault(
         "a district is not examined",
         "the last district has no say, neither in the answer nor in the proof",
-        "votes.py",
+        "passes.py",
         "[self.cover.districts.juries]",
         "[self.cover.districts.juries[: max(len(self.cover.districts) - 1, 1)]]",
         (THREE_MASKS,),

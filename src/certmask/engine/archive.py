@@ -18,7 +18,7 @@ from certmask.engine.engine import Engine
 from certmask.engine.masking import footprint_from
 from certmask.errors import VoteError
 from certmask.geometry import IntArray
-from certmask.votes import NONE, Passes, widened
+from certmask.passes import NONE, Passes, widened
 
 FORMAT = "1"
 STRANGER = -2

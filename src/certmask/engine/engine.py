@@ -20,8 +20,9 @@ from certmask.covers import Cover
 from certmask.engine.forward import Forward
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
+from certmask.passes import Ask, Ballot, Passes
 from certmask.rules.rule import Asking
-from certmask.votes import Ask, Ballot, Passes, Votes, VoteStore
+from certmask.votes import Votes, VoteStore
 
 T = TypeVar("T")
 COHORT = {"cuda": 32, "cpu": 1}

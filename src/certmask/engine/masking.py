@@ -12,10 +12,10 @@ from torch import Tensor
 from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
-from certmask.geometry.shapes import Run
+from certmask.geometry.shapes import Span
 from certmask.threat import Size
 
-Footprint = tuple[tuple[Run, ...], tuple[Run, ...]]
+Footprint = tuple[tuple[Span, ...], tuple[Span, ...]]
 
 
 class MaskTable:
