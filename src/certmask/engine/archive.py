@@ -20,7 +20,7 @@ from certmask.errors import VoteError
 from certmask.geometry import IntArray
 from certmask.passes import NONE, Passes, widened
 
-FORMAT = "1"
+VOTES_FORMAT = "1"
 STRANGER = -2
 
 
@@ -86,7 +86,7 @@ class KeptVotes:
         half = path.with_suffix(f".{os.getpid()}")
         tensors = {"sets": torch.from_numpy(sets), "probabilities": probabilities.contiguous()}
         try:
-            save_file(tensors, half, metadata={"certmask_votes": FORMAT, "masks": json.dumps(masks)})
+            save_file(tensors, half, metadata={"certmask_votes": VOTES_FORMAT, "masks": json.dumps(masks)})
             half.replace(path)
         except (OSError, SafetensorError) as error:
             raise VoteError(f"expected room for votes in {self.folder}, got {error}") from None
