@@ -90,6 +90,11 @@ def test_errors_and_the_front_door_know_nothing() -> None:
     assert "cli" not in {name.split(".")[0] for name in imports(HOUSE / "__init__.py")}
 
 
+def test_type_checkers_see_every_name_at_the_front_door() -> None:
+    seen = [name.rsplit(".", 1)[1] for name in imports(HOUSE / "__init__.py")]
+    assert sorted(seen) == certmask.__all__
+
+
 @pytest.mark.parametrize("room", ["results", "report"])
 def test_results_are_read_without_torch(room: str) -> None:
     """Every module of the room, imported in a process of its own."""

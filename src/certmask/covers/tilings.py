@@ -15,13 +15,28 @@ Starts = Callable[[int, int, int], list[list[int]]]
 
 
 def minimal_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """Exactly ``N*(k)`` masks, the fewest any k-fold cover can have; distinct wherever the slack allows
-    (a mask as large as the image always blanks out the same pixels)."""
+    """Every place of the patch lies inside k masks, exactly ``N*(k)`` in all: no k-fold cover has fewer.
+
+    Masks differ wherever the slack allows; one as large as the image always blanks out the same pixels.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, at least that of the patch
+    fold: how many masks cover a place along each axis; ``(2, 3)`` makes k = 6
+    """
     return _grid_cover("minimal", minimal_starts, image, patch, mask, fold)
 
 
 def spread_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """Evenly spread masks whose juries really differ: at most ``fold − 1`` more starts per axis than the minimum."""
+    """Every place of the patch lies inside k masks, spread evenly so that juries really differ.
+
+    Takes at most ``fold − 1`` more starts per axis than the minimum.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, at least that of the patch
+    fold: how many masks cover a place along each axis, at most the positions that one mask covers
+    """
     return _grid_cover("spread", spread_starts, image, patch, mask, fold)
 
 
@@ -39,7 +54,15 @@ def _grid_cover(
 
 
 def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """The paper's Replicated Tiling: effective areas side by side from the corner on, each mask placed k times."""
+    """Every place of the patch lies inside a mask that votes k times: the paper's Replicated Tiling.
+
+    Effective areas of ``M − 2r`` stand side by side from the corner on. The copies are one mask, and cost one pass.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, larger than the patch along both axes
+    fold: k as a product of two numbers; only the product counts
+    """
     image, mask, fold = _checked(image, patch, mask, fold)
     e_y, e_x = effective_coverage(patch, mask)
     grid = [
@@ -51,7 +74,15 @@ def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Si
 
 
 def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """The paper's Offset Tiling: stride ``(M − 2r)/m`` rounded down to pixels, wrapped at the borders."""
+    """Every place of the patch lies inside k masks: the paper's Offset Tiling, wrapped at the borders.
+
+    Masks start every ``(M − 2r)/m`` pixels, rounded down; the part that leaves the image comes in on the other side.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, larger than the patch along both axes
+    fold: how many masks cover a place along each axis; ``(2, 3)`` makes k = 6
+    """
     image, mask, fold = _checked(image, patch, mask, fold)
     e_y, e_x = effective_coverage(patch, mask)
     tops = [i * e_y // fold[0] - mask[0] // 2 for i in range(-(-fold[0] * image[0] // e_y))]
@@ -63,7 +94,13 @@ def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size |
 def patchcleanser_cover(
     image: Size | int, patch: Patch, per_axis: Size | int | None = None, mask: Size | int | None = None
 ) -> Cover:
-    """PatchCleanser's grid (Xiang et al. 2022): ``per_axis`` masks each way, or masks of a given size, none outside."""
+    """Every place of the patch lies inside a mask, none of which leaves the image: PatchCleanser's (Xiang et al. 2022).
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    per_axis: how many masks along each axis, as large as they must be; or
+    mask: the size of a mask, at least that of the patch, as many as it takes
+    """
     image = checked_size(image, "image")
     if (per_axis is None) == (mask is None):
         raise CoverError(f"expected either per_axis or mask, got per_axis={per_axis!r} and mask={mask!r}")
