@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_network
-from torch import Tensor
+from conftest import DEVICES, tiny_network
+from torch import Tensor, nn
 
 from certmask.classifier import Classifier
 from certmask.covers import Cover, patchcleanser_cover, spread_cover
@@ -18,6 +18,8 @@ from certmask.defences import MaskedDefence, Outcome, examine
 from certmask.engine import Engine
 from certmask.engine.archive import KeptVotes
 from certmask.errors import VoteError
+from certmask.geometry import IntArray
+from certmask.passes import Passes
 from certmask.rules import JuryDetection, JuryRecovery, LabelMajority, PatchCleanser, Published, Rule
 from certmask.threat import Patch
 
@@ -108,3 +110,64 @@ def test_what_is_kept_is_what_was_said(images: Tensor, tmp_path: Path) -> None:
             picture[:, max(m.top, 0) : m.top + m.height, max(m.left, 0) : m.left + m.width] = 0.5
         assert torch.equal(engine.classifier(picture[None])[0], row)
     assert np.unique(passes).size == len(passes) > len(SINGLE)
+
+
+class Scaled(nn.Module):
+    """The layers of every such network are printed and hashed alike; what it says is not."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.network, self.factor = tiny_network(), factor
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return self.factor * self.network(batch)  # type: ignore[no-any-return]
+
+
+def test_a_network_that_only_looks_the_same_has_votes_of_its_own(images: Tensor, tmp_path: Path) -> None:
+    """No hash of weights sees it: what the network says about fixed pictures does."""
+    made = []
+    for factor in (1.0, -1.0):
+        engine = Engine(Classifier(Scaled(factor), 24, batch=16, precision="fp32"), [SINGLE])
+        kept, passes = judged(engine, images[:3], SINGLE, [JuryDetection()], tmp_path)
+        made.append(passes)
+        assert kept == judged(engine, images[:3], SINGLE, [JuryDetection()], None)[0]
+    assert made[0] == made[1] > 0
+
+
+def test_a_callable_without_weights_is_refused(tmp_path: Path) -> None:
+    engine = Engine(Classifier(lambda batch: batch.mean(dim=(2, 3)), 24, batch=4), [SINGLE])
+    with pytest.raises(VoteError, match="expected a model whose weights can be hashed"):
+        KeptVotes(tmp_path, engine, [])
+
+
+def test_nothing_is_kept_once_the_batch_was_halved(images: Tensor, tmp_path: Path) -> None:
+    """Then some votes were cast by another function than the name of the file says."""
+    engine = engine_of([SINGLE])
+    archive = KeptVotes(tmp_path, engine, [pixel_digest(image) for image in images])
+    engine.classifier.halve()
+    list(examine(engine, images[:2], None, [MaskedDefence(SINGLE, JuryDetection())], archive))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("cohort", [1, 4])
+def test_recalled_votes_stay_as_they_are_while_others_come(device: str, cohort: int) -> None:
+    """Also on a GPU, where votes that were recalled and votes that are computed are written by two streams."""
+    classifier = Classifier(tiny_network(), 24, batch=8, precision="fp32", device=device)
+    engine = Engine(classifier, [DOUBLE], cohort=cohort)
+
+    class Marked:
+        """Recalls, of every picture, the same known votes."""
+
+        def recall(self, number: int, passes: Passes) -> tuple[IntArray, Tensor]:
+            row = torch.eye(5)[number % 5]
+            return passes.numbers(np.arange(len(DOUBLE) // 2)[:, None]), row.expand(len(DOUBLE) // 2, -1)
+
+        def keep(self, number: int, passes: Passes, made: IntArray, probabilities: Tensor) -> None:
+            known = np.isin(made, passes.numbers(np.arange(len(DOUBLE) // 2)[:, None]))
+            stayed.append(bool((probabilities.cpu()[torch.from_numpy(known)] == torch.eye(5)[number % 5]).all()))
+
+    stayed: list[bool] = []
+    pictures = torch.rand(60, 3, 24, 24, generator=torch.Generator().manual_seed(2))
+    list(examine(engine, pictures, None, [MaskedDefence(DOUBLE, JuryRecovery())], Marked()))
+    assert stayed == [True] * 60

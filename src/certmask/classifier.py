@@ -17,6 +17,8 @@ from certmask.threat import Size, checked_size
 
 COMPANY = 1e-3
 """More change than this by the company in a batch is not rounding."""
+UNKNOWN = "unknown"
+"""The weights of a plain callable."""
 Colour = tuple[float, float, float]
 T = TypeVar("T")
 
@@ -73,8 +75,8 @@ class Classifier:
         self.size = checked_size(size, "image size")
         self.mean, self.std = mean, std
         self.name = name or type(model).__name__
-        self.weights = weights_digest(model) if isinstance(model, nn.Module) else "unknown"
-        self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else "unknown"
+        self.weights = weights_digest(model) if isinstance(model, nn.Module) else UNKNOWN
+        self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.backend = backend
         row = backend_named(backend)
         self.model = row.place(model, self.name, self.size, self.device, self.precision)

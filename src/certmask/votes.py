@@ -102,6 +102,8 @@ class VoteStore:
         if self.count + extra > capacity:
             larger = self.probabilities.new_empty(max(self.count + extra, 2 * capacity), classes)
             larger[: self.count] = self.probabilities[: self.count]
+            if larger.is_cuda:  # the copy may still be waiting: nobody else may have this memory before it is done
+                self.probabilities.record_stream(torch.cuda.current_stream(larger.device))
             self.probabilities = larger
 
 

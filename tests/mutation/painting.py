@@ -141,9 +141,17 @@ BATCHES = [
         "another function's votes",
         "votes that were kept of another network or another colour of masks are taken for this one's",
         "engine/archive.py",
-        "function = json.dumps(self.engine.describe(), sort_keys=True)",
+        "function = json.dumps([self.engine.describe(), torch.__version__, self._behaviour], sort_keys=True)",
         'function = "any"',
         ("test_archive.py::test_votes_of_another_function_or_picture_are_not_taken",),
+    ),
+    Fault(
+        "kept by the layers' names alone",
+        "a network whose layers are called as before but do something else gets the votes of the old one",
+        "engine/archive.py",
+        "json.dumps([self.engine.describe(), torch.__version__, self._behaviour], sort_keys=True)",
+        "json.dumps([self.engine.describe(), torch.__version__], sort_keys=True)",
+        ("test_archive.py::test_a_network_that_only_looks_the_same_has_votes_of_its_own",),
     ),
     Fault(
         "another mask's kept votes",

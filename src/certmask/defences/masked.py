@@ -46,6 +46,10 @@ class MaskedDefence(AnyDefence):
     def covers(self) -> Sequence[Cover]:
         return (self.cover,)
 
+    @property
+    def most_passes(self) -> int:
+        return 1 + len(self.cover) + self.rule.most_pairs(self.cover)
+
     def deciding(self, engine: Engine, store: VoteStore) -> Asking[list[Decision]]:
         return self.rule.deciding(engine.votes(self.cover, store))
 

@@ -49,6 +49,11 @@ class AnyDefence(ABC):
         """The covers whose masks it asks for; none for a defence without masks."""
         return ()
 
+    @property
+    def most_passes(self) -> int:
+        """The most passes that one picture can take, to answer and to prove."""
+        return 1
+
     @abstractmethod
     def deciding(self, engine: Engine, store: VoteStore) -> Asking[list[Decision]]:
         """Answer about pictures, clean or attacked."""
@@ -118,9 +123,10 @@ def examine(
         found = []
         for defence in defences:
             found.append((yield from _outcomes(defence, engine, store, truth)))
-        return [list(of_one) for of_one in zip(*found, strict=True)]
+        return [[of_all[place] for of_all in found] for place in range(len(numbers))]
 
-    return engine.run(images, program, clean=labels is not None, archive=archive)
+    passes = sum(defence.most_passes for defence in defences)
+    return engine.run(images, program, clean=labels is not None, archive=archive, most_passes=passes)
 
 
 def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: IntArray | None) -> Asking[list[Outcome]]:

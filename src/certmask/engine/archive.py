@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from certmask.classifier import UNKNOWN
 from certmask.engine.engine import Engine
 from certmask.engine.masking import footprint_from
 from certmask.errors import VoteError
@@ -27,12 +28,17 @@ STRANGER = -2
 class KeptVotes:
     """A folder of votes. ``digests[n]`` names the n-th picture by its pixels; it may grow while pictures are read.
 
-    A file's name holds the picture's hash and that of the function (weights, precision, batch, fill, …): votes of
-    another function are never taken for this one's.
+    A file's name holds the picture's hash and that of the function: its description (weights, precision, batch, fill,
+    …), torch's version, and what it says about two fixed pictures, so that a network whose layers are called as before
+    but do something else is another function. A callable without weights is refused.
     """
 
     def __init__(self, folder: Path, engine: Engine, digests: list[str]) -> None:
         self.folder, self.engine, self.digests = folder, engine, digests
+        if engine.classifier.weights == UNKNOWN:
+            raise VoteError(f"expected a model whose weights can be hashed, got {engine.classifier.name}, a callable")
+        self._behaviour = _behaviour(engine)
+        self._function = self._described()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -40,18 +46,27 @@ class KeptVotes:
 
     def path(self, number: int) -> Path:
         """Where the votes about one picture lie."""
-        function = json.dumps(self.engine.describe(), sort_keys=True)
-        return self.folder / f"{self.digests[number]}-{hashlib.sha256(function.encode()).hexdigest()[:8]}.safetensors"
+        return self.folder / f"{self.digests[number]}-{self._function}.safetensors"
+
+    def _described(self) -> str:
+        function = json.dumps([self.engine.describe(), torch.__version__, self._behaviour], sort_keys=True)
+        return hashlib.sha256(function.encode()).hexdigest()[:16]
 
     def recall(self, number: int, passes: Passes) -> tuple[IntArray, Tensor]:
         """Passes ``[n]`` whose masks all belong to this engine, and their probabilities ``[n, classes]``."""
         footprints, sets, probabilities = self._read(number)
         known = _renumbered(sets, self.engine.forward.masks.numbers(footprints))
-        here = (known != STRANGER).all(axis=1)
+        few = (sets != NONE).sum(axis=1) <= self.engine.forward.together
+        here = few & (known != STRANGER).all(axis=1)
         return passes.numbers(known[here]), probabilities[torch.from_numpy(here)]
 
     def keep(self, number: int, passes: Passes, made: IntArray, probabilities: Tensor) -> None:
-        """Write down all votes about one picture, beside those of other engines; a reader never sees half a file."""
+        """Write down all votes about one picture, beside those of other engines; a reader never sees half a file.
+
+        Nothing is written once the batch was halved for want of memory: then it is not clear which function said what.
+        """
+        if self._described() != self._function:
+            return
         masks, before, old = self._read(number)
         foreign = (_renumbered(before, self.engine.forward.masks.numbers(masks)) == STRANGER).any(axis=1)
         place = {footprint_from(mask): n for n, mask in enumerate(masks)}
@@ -76,20 +91,30 @@ class KeptVotes:
             return [], np.empty((0, 1), dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
         try:
             with safe_open(path, framework="pt") as file:
-                masks = json.loads(file.metadata()["masks"])
-                return masks, file.get_tensor("sets").numpy(), file.get_tensor("probabilities")
+                about = file.metadata()
+                masks, sets = json.loads(about["masks"]), file.get_tensor("sets").numpy()
+                if about["certmask_votes"] != VOTES_FORMAT or sets.max(initial=NONE) >= len(masks):
+                    raise ValueError(f"format {about['certmask_votes']} with {len(masks)} masks")
+                return masks, sets, file.get_tensor("probabilities")
         except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
             raise VoteError(f"expected kept votes in {path}, got {error}: delete it to have them made again") from None
 
     def _write(self, number: int, masks: list[Any], sets: IntArray, probabilities: Tensor) -> None:
         path = self.path(number)
-        half = path.with_suffix(f".{os.getpid()}")
+        half = path.with_suffix(f".{uuid4().hex}")
         tensors = {"sets": torch.from_numpy(sets), "probabilities": probabilities.contiguous()}
         try:
             save_file(tensors, half, metadata={"certmask_votes": VOTES_FORMAT, "masks": json.dumps(masks)})
             half.replace(path)
         except (OSError, SafetensorError) as error:
             raise VoteError(f"expected room for votes in {self.folder}, got {error}") from None
+
+
+def _behaviour(engine: Engine) -> str:
+    """A hash of what the classifier says about two fixed pictures of noise, light and dark."""
+    chance = torch.Generator().manual_seed(0)
+    pictures = torch.rand(2, 3, *engine.classifier.size, generator=chance) * torch.tensor([1.0, 0.5]).view(2, 1, 1, 1)
+    return hashlib.sha256(engine.classifier(pictures).cpu().numpy().tobytes()).hexdigest()
 
 
 def _renumbered(sets: IntArray, own: IntArray) -> IntArray:

@@ -38,7 +38,7 @@ returns one finding per image."""
 
 @dataclass
 class Finding(Generic[T]):
-    """A program's result on one image, with what it cost; ``passes`` are those that were really made."""
+    """A program's result on one image; ``passes`` are those that were really made, ``seconds`` its cohort's mean."""
 
     number: int
     value: T
@@ -81,8 +81,9 @@ class Engine:
     """Runs a program on images, cohort by cohort, and answers what it asks for, batch by batch.
 
     Every batch has the classifier's fixed shape and is filled from as many images as it takes. Images are admitted
-    only while the votes in memory stay below ``memory`` bytes, however many masks there are. On a GPU, rules look at
-    the votes of one batch while the next one is computed. ``together`` is the most masks that one pass hides.
+    only while the votes in memory stay below ``memory`` bytes, however many masks there are; those of one cohort may
+    come on top. On a GPU, rules look at the votes of one batch while the next ones are computed. ``cohort`` is the most
+    images that rules look at together (1 on a CPU, 32 on a GPU), ``together`` the most masks that one pass hides.
     """
 
     def __init__(
@@ -102,9 +103,8 @@ class Engine:
         masks = self.forward.masks
         self.passes = Passes(len(masks))
         self._ballots = {cover: Ballot(cover, self.passes, masks.index(cover)) for cover in covers}
-        a_picture = 8 * (len(masks) + 1) * classifier.classes * 4
         most = COHORT.get(classifier.device.type, 1) if cohort is None else cohort
-        self.cohort = max(min(most, memory // a_picture, self.forward.slots), 1)
+        self.cohort = max(min(most, self.forward.slots), 1)
         self._busy = Lock()
         self._aside = _urgent_stream(classifier.device)
         self._ahead = AHEAD if self._aside else 1
@@ -120,24 +120,38 @@ class Engine:
         return {**self.classifier.describe(), "fill": list(self.fill)}
 
     def run(
-        self, images: Iterable[Tensor], program: Program[T], *, clean: bool = True, archive: Archive | None = None
+        self,
+        images: Iterable[Tensor],
+        program: Program[T],
+        *,
+        clean: bool = True,
+        archive: Archive | None = None,
+        most_passes: int | None = None,
     ) -> Iterator[Finding[T]]:
         """Findings in the order in which they are ready; ``program`` is called with cohorts of images' numbers.
 
         On ``clean`` images a vote that is NaN or infinite is an error. On others a patch may have brought it about: it
         counts for no class, and only an image without any vote is an error. What ``archive`` has is not made again.
+        ``most_passes`` is what one image can take, if that is known: a cohort's votes then fit into memory.
         """
         if not self._busy.acquire(blocking=False):
             raise CertmaskError("expected one run at a time on an engine, got a second one before the first had ended")
         try:
-            yield from self._run(images, program, clean, archive)
+            yield from self._run(images, program, clean, archive, self._cohort_size(most_passes))
         finally:
             self._busy.release()
 
+    def _cohort_size(self, most_passes: int | None) -> int:
+        """As many images as may be in a cohort, fewer where their votes would not fit into memory."""
+        passes = 8 * (len(self.forward.masks) + 1) if most_passes is None else max(most_passes, 1)
+        return max(min(self.cohort, self.memory // (passes * self.classifier.classes * 4)), 1)
+
     def _run(
-        self, images: Iterable[Tensor], program: Program[T], clean: bool, archive: Archive | None
+        self, images: Iterable[Tensor], program: Program[T], clean: bool, archive: Archive | None, size: int
     ) -> Iterator[Finding[T]]:
         self.forward.warm_up()
+        if self._aside:
+            self._aside.wait_stream(torch.cuda.current_stream(self.classifier.device))
         waiting = enumerate(images)
         self._free = list(range(self.forward.slots))
         cohorts: list[_Cohort[T]] = []
@@ -153,9 +167,9 @@ class Engine:
             with self._beside(ready.landed):
                 for cohort in ready.cohorts:
                     findings += self._advance(cohort, cohorts, clean, archive)
-                while more and len(self._free) >= self.cohort and self._room(cohorts):
-                    admitted = list(islice(waiting, self.cohort))
-                    more = len(admitted) == self.cohort
+                while more and len(self._free) >= size and self._room(cohorts):
+                    admitted = list(islice(waiting, size))
+                    more = len(admitted) == size
                     if admitted:
                         cohorts.append(self._admit(admitted, program, archive))
                         findings += self._advance(cohorts[-1], cohorts, clean, archive)
@@ -225,7 +239,7 @@ class Engine:
             if not space:
                 break
         if self._aside:
-            torch.cuda.current_stream().wait_stream(self._aside)
+            torch.cuda.current_stream(self.classifier.device).wait_stream(self._aside)
         slots = np.concatenate([cohort.slots[taken.pictures] for cohort, taken in share])
         sets = self.passes.sets(np.concatenate([taken.passes for _, taken in share]))
         try:
@@ -246,7 +260,7 @@ class Engine:
             cohort.seconds += seconds * len(taken) / begin
         if self.progress:
             self.progress(begin)
-        landed = torch.cuda.current_stream().record_event() if self._aside else None
+        landed = torch.cuda.current_stream(self.classifier.device).record_event() if self._aside else None
         flight.append(_Flight([cohort for cohort, _ in share if not len(cohort.pending)], landed))
 
     def _beside(self, landed: torch.cuda.Event | None) -> Any:

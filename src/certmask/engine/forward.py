@@ -53,7 +53,7 @@ class Forward:
         for place, image in zip(staging.numpy(), checked, strict=True):
             place[:] = image.numpy()
         self._images[self._send(slots)] = staging.to(self.classifier.device, non_blocking=True)
-        self._staged = torch.cuda.current_stream().record_event()
+        self._staged = torch.cuda.current_stream(self.classifier.device).record_event()
 
     def _staging_area(self, count: int) -> Tensor:
         """Memory from which a GPU fetches images by itself, once it has fetched the last ones."""

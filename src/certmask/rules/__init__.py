@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     AGGREGATES: dict[str, type[Aggregate]]
     RULES: dict[str, type[Rule]]
 
+__all__ = ["AGGREGATES", "RULES", "Aggregate", "Rule", *dict.fromkeys(row.name for row in REGISTER), *AGGREGATE_CLASSES]  # noqa: PLE0604
+
 
 def __getattr__(name: str) -> Any:
     """Classes by name, and both registers by the members' own names; nothing is loaded before it is asked for."""

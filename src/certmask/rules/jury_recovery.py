@@ -59,14 +59,16 @@ class JuryRecovery(Rule):
         juries = votes.ballot.juries[None]
         yield votes.ask(votes.ballot.jurors[None])
         proved = all_won(self.aggregate, votes, juries, labels, self.margin)
+        if not proved.any():
+            return proved
         leads = least_leads(self.aggregate, votes, juries, labels, self.margin)
         opponents = all_pairs(leads.shape[1])
-        order = weakest_first(leads, opponents)
+        order = {n: weakest_first(leads[n], opponents) for n in np.flatnonzero(proved)}
         for block in blocks(len(opponents), FIRST_BLOCK):
             left = np.flatnonzero(proved)
             if not len(left):
                 break
-            common = self._pools_of(votes.ballot, opponents, order[left, block])
+            common = self._pools_of(votes.ballot, opponents, np.stack([order[n][block] for n in left]))
             yield votes.ask(common, left)
             proved[left] = all_won(self.aggregate, votes, common, labels[left], self.margin, left)
         return proved
@@ -113,5 +115,5 @@ def all_pairs(count: int) -> IntArray:
 
 
 def weakest_first(leads: npt.NDArray[np.floating[Any]], pairs: IntArray) -> IntArray:
-    """For each row of ``leads``, the pairs by rising lead: where a certificate fails, it fails early."""
-    return np.argsort(leads[:, pairs[:, 0]] + leads[:, pairs[:, 1]], axis=1, kind="stable")
+    """The pairs by rising lead of their two members: where a certificate fails, it fails early."""
+    return np.argsort(leads[pairs[:, 0]] + leads[pairs[:, 1]], kind="stable")

@@ -46,13 +46,15 @@ class PatchCleanser(Rule):
         yield votes.ask(singles)
         heads = votes.heads(singles)
         proved = np.asarray(heads.wins(labels[:, None], self.margin).all(axis=1))
+        if not proved.any():
+            return proved
         pairs = all_pairs(len(votes.cover))
-        order = weakest_first(heads.lead, pairs)
+        order = {n: weakest_first(heads.lead[n], pairs) for n in np.flatnonzero(proved)}
         for block in blocks(len(pairs), FIRST_BLOCK):
             left = np.flatnonzero(proved)
             if not len(left):
                 break
-            chosen = pairs[order[left, block]]
+            chosen = pairs[np.stack([order[n][block] for n in left])]
             passes = votes.ballot.pairs(chosen[..., 0], chosen[..., 1])
             yield votes.ask(passes, left)
             proved[left] = votes.heads(passes, left).wins(labels[left, None], self.margin).all(axis=1)

@@ -49,7 +49,7 @@ def least_leads(
     Where many pools share their passes, every vote is looked at once and its weight is looked up.
     """
     count = votes.store.pictures if pictures is None else len(pictures)
-    if count * np.prod(pools.shape[1:]) <= count * len(votes.store.passes):
+    if np.prod(pools.shape[1:]) <= len(votes.store.passes):
         rows = votes.rows(pools, pictures)
         return aggregate.least(votes.heads_at(rows), rows, labels, margin)
     rows = votes.all_rows(pools, pictures)
@@ -71,7 +71,7 @@ def all_won(
     least = least_leads(aggregate, votes, pools, labels, margin, pictures)
     doubts = (~(least > 0)).sum(axis=1)
     won = np.ones(len(least), dtype=bool)
-    order = np.argsort(least, axis=1, kind="stable") if doubts.any() else least
+    order = np.argsort(np.nan_to_num(least, nan=-np.inf), axis=1, kind="stable") if doubts.any() else least
     for block in blocks(int(doubts.max(initial=0)), FIRST_BLOCK):
         who, place = np.nonzero(won[:, None] & (np.arange(block.start, block.stop) < doubts[:, None]))
         if not len(who):
