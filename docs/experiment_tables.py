@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from certmask.errors import ResultsError
-from certmask.experiments import EXPERIMENTS, Experiment
+from certmask.experiments import EXPERIMENTS
+from certmask.experiments.experiment import Experiment
 from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
 from certmask.experiments.panels import draw, pictures
 from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, paired_table, patch_text
@@ -147,7 +148,7 @@ def other_methods(path: Path) -> str:
 def plots(path: Path) -> str:
     """The pictures that draw_plots makes of an experiment."""
     experiment = experiment_of(path)
-    if experiment.plot is None:
+    if not experiment.panels:
         raise ResultsError(f"expected an experiment with a plot, got {experiment.name}")
     names = pictures(experiment, entries_in(path))
     return "\n\n".join(f"![{experiment.title}: {Path(name).stem}](images/{name})" for name in names)

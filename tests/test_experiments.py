@@ -24,17 +24,10 @@ from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, Sample
 from certmask.errors import CertmaskError, ResultsError
-from certmask.experiments import (
-    EXPERIMENTS,
-    DeclaredDefence,
-    Experiment,
-    LabelledPatch,
-    Reported,
-    chosen,
-)
-from certmask.experiments.arithmetic import mask_counts
-from certmask.experiments.experiment import family, scaled
-from certmask.experiments.measured import entries, finished_trials, result_paths, unmeasured, unstarted
+from certmask.experiments import EXPERIMENTS, chosen
+from certmask.experiments.campaign import slug
+from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, Reported, family, scaled
+from certmask.experiments.measured import entries, finished_trials, result_paths, unmeasured
 from certmask.experiments.meter import (
     Meter,
     Stretch,
@@ -47,9 +40,9 @@ from certmask.experiments.meter import (
 )
 from certmask.experiments.panels import AXES, MEASURES, front
 from certmask.experiments.paper_tables import MASKS, PAPER_FOLD, PATCHES, SIDES, TABLE1, TABLE2, TABLE3, TABLE4
-from certmask.experiments.sheets import other_methods_table
+from certmask.experiments.sheets import mask_counts, other_methods_table
 from certmask.experiments.sweeps import APPENDIX_D, FOLD, PARETO
-from certmask.experiments.trials import Limits, Trial, built_cover, built_defence, check_patches, slug, trials
+from certmask.experiments.trials import Limits, Trial, built_cover, built_defence, check_patches, trials
 from certmask.experiments.writing import write_tables
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
@@ -89,8 +82,7 @@ def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
         for comparison in experiment.comparisons:
             assert {comparison.first, comparison.second} <= set(names)
             assert comparison.first != comparison.second
-    if experiment.plot:
-        assert all(x in AXES and measure in MEASURES for x, measure in experiment.plot.panels)
+    assert all(x in AXES and measure in MEASURES for x, measure in experiment.panels)
     labels = {patch.label for patch in experiment.every_patch}
     for reported in experiment.reported:
         assert reported.threat in labels
@@ -282,7 +274,7 @@ def test_unknown_names_are_errors() -> None:
         slug("--")
     assert slug("a  b--c/d") == "a-b-c-d"
     with pytest.raises(CertmaskError, match="both or none"):
-        DeclaredDefence("x", "x", "undefended", "spread")
+        DeclaredDefence("x", "undefended", "spread")
 
 
 def photos(classifier: Classifier, count: int) -> Dataset:
@@ -302,13 +294,18 @@ def classifier() -> Classifier:
     return Classifier(tiny_network(classes=3, size=SIZE), SIZE, precision="fp32", batch=64, name="tiny")
 
 
+def perform(trial: Trial, classifier: Classifier, dataset: Dataset, folder: Path) -> None:
+    engine = trial.engine(classifier, logarithms=True)
+    trial.perform(engine, dataset, folder, lambda *_: None, 0.0, logarithms=True)
+
+
 @pytest.fixture(scope="module")
 def results(classifier: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two experiments on four pictures by a small network that is called a ViT."""
     folder = tmp_path_factory.mktemp("results")
     for experiment in (TABLE4, FOLD):
         for trial in trials(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits(images=4)):
-            trial.perform(classifier, photos(classifier, 4), folder, lambda *_: None, 0.0, given=True)
+            perform(trial, classifier, photos(classifier, 4), folder)
     return folder
 
 
@@ -416,7 +413,7 @@ def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_pa
 
 def test_copies_of_masks_are_counted_beside_them(classifier: Classifier, tmp_path: Path) -> None:
     (trial,) = trials(TABLE3, "m", "imagenet", (SIZE, SIZE), Limits(images=1))
-    trial.perform(classifier, photos(classifier, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    perform(trial, classifier, photos(classifier, 1), tmp_path)
     write_tables(TABLE3, tmp_path, tmp_path)
     rows = {row["defence"]: row["measured"] for row in json.loads((tmp_path / "table3/table.json").read_text())["rows"]}
     once, six = (rows[f"published, Replicated k={k}"] for k in (1, 6))
@@ -438,7 +435,7 @@ def test_an_image_that_every_defence_certifies_takes_all_planned_passes(tmp_path
     (trial,) = trials(FOLD, "steady", "noise", (SIZE, SIZE), Limits())
     kept = tuple(one for one in trial.declared if one.fold == (2, 2))
     trial = Trial(FOLD, "steady", "noise", trial.patch, trial.image, kept, 1)
-    trial.perform(steady, photos(steady, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    perform(trial, steady, photos(steady, 1), tmp_path)
     _, (row,) = read_results(trial.path(tmp_path))
     singles, pairs = trial.passes()
     assert row["passes"] == singles - 1 + pairs
@@ -552,7 +549,7 @@ def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Pa
     header = gzip.decompress(kept.read_bytes()).splitlines(keepends=True)[0]
     unfinished = kept.with_name("resnet--imagenet--patch39.jsonl.gz")
     unfinished.write_bytes(gzip.compress(header))
-    assert unstarted(TABLE4, tmp_path) == [unfinished]
+    assert [done.run.path for done in finished_trials(TABLE4, tmp_path)] == [kept]
     assert f"No image is done yet in {unfinished.name}." in write_tables(TABLE4, tmp_path, tmp_path).markdown
     unfinished.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(ResultsError, match="expected a gzip file"):

@@ -10,9 +10,9 @@ from certmask.errors import ResultsError
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
 from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, read_stretches
 from certmask.experiments.trials import FEW, mask_size
+from certmask.results.clusters import is_certified, split
 from certmask.results.columns import Figures, figures
-from certmask.results.file import read_results
-from certmask.results.run import Run, read_run
+from certmask.results.run import Run, begun_run
 from certmask.results.statistics import holm, mcnemar
 
 
@@ -54,16 +54,11 @@ class Entry:
 
 def finished_trials(experiment: Experiment, folder: Path) -> list[FinishedTrial]:
     """The results of an experiment under ``folder`` by model, data and patch; those without an image are left out."""
-    empty = unstarted(experiment, folder)
-    found = [_finished(experiment, path) for path in result_paths(experiment, folder) if path not in empty]
-    if not found:
+    runs = [run for path in result_paths(experiment, folder) if (run := begun_run(path))]
+    if not runs:
         raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
+    found = [_finished(experiment, run) for run in runs]
     return sorted(found, key=lambda trial: (trial.model, trial.data, trial.patch.side, trial.few))
-
-
-def unstarted(experiment: Experiment, folder: Path) -> list[Path]:
-    """Results files of trials that were stopped before their first image was done: a header and no more."""
-    return [path for path in result_paths(experiment, folder) if not read_results(path)[1]]
 
 
 def result_paths(experiment: Experiment, folder: Path) -> list[Path]:
@@ -80,12 +75,12 @@ def unpacked_path(path: Path) -> Path:
     return path.with_suffix("") if path.suffix == ".gz" else path
 
 
-def _finished(experiment: Experiment, path: Path) -> FinishedTrial:
-    parts = unpacked_path(path).stem.split("--")
-    patch = experiment.patch_called(parts[-1].removesuffix(FEW))
+def _finished(experiment: Experiment, run: Run) -> FinishedTrial:
+    parts, patches = unpacked_path(run.path).stem.split("--"), {patch.slug: patch for patch in experiment.every_patch}
+    patch = patches.get(parts[-1].removesuffix(FEW))
     if len(parts) != 3 or patch is None:
-        raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {path.name}")
-    return FinishedTrial(parts[0], parts[1], patch, parts[-1].endswith(FEW), read_run(path))
+        raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {run.path.name}")
+    return FinishedTrial(parts[0], parts[1], patch, parts[-1].endswith(FEW), run)
 
 
 def entries(experiment: Experiment, trial: FinishedTrial) -> list[Entry]:
@@ -94,11 +89,11 @@ def entries(experiment: Experiment, trial: FinishedTrial) -> list[Entry]:
     declared = {one.name: one for one in experiment.defences(trial.patch)}
     found = []
     for measured in figures(trial.run):
-        if measured.defence not in declared:
+        one = declared.get(measured.defence)
+        if one is None:
             raise ResultsError(
                 f"expected defences of {experiment.name} in {trial.run.path}, got another: {measured.defence!r}"
             )
-        one = declared[measured.defence]
         _check_cover(one, trial, measured)
         timed = replace(measured, pass_milliseconds=milliseconds_per_pass(stretches))
         reported = experiment.reported_for(one, trial.model, trial.data, trial.patch)
@@ -129,8 +124,7 @@ class Paired:
 
     comparison: Comparison
     trial: FinishedTrial
-    first_certified: int
-    second_certified: int
+    certified: tuple[int, ...]
     gained: int
     lost: int
     adjusted: float | None = None
@@ -143,20 +137,12 @@ class Paired:
 
 def paired(comparisons: Sequence[Comparison], found: Sequence[FinishedTrial]) -> list[Paired]:
     """The comparisons in every trial that has both defences and more than a handful of images."""
-    pairs = [
-        _paired(comparison, trial)
-        for trial in found
-        for comparison in comparisons
-        if not trial.few and {comparison.first, comparison.second} <= trial.run.defences.keys()
-    ]
+    pairs = []
+    for trial in (trial for trial in found if not trial.few):
+        for comparison in comparisons:
+            names, rows = (comparison.first, comparison.second), trial.run.rows
+            if {*names} <= trial.run.defences.keys():
+                certified = tuple(sum(is_certified(row, name) for row in rows) for name in names)
+                pairs.append(Paired(comparison, trial, certified, *split(trial.run, *names)))
     adjusted = iter(holm([pair.chance for pair in pairs if pair.chance is not None]))
     return [pair if pair.chance is None else replace(pair, adjusted=next(adjusted)) for pair in pairs]
-
-
-def _paired(comparison: Comparison, trial: FinishedTrial) -> Paired:
-    held = [
-        tuple(row["defences"][name]["certified"] is True for name in (comparison.first, comparison.second))
-        for row in trial.run.rows
-    ]
-    certified = (sum(first for first, _ in held), sum(second for _, second in held))
-    return Paired(comparison, trial, *certified, held.count((True, False)), held.count((False, True)))
