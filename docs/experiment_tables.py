@@ -13,7 +13,7 @@ from certmask.experiments import EXPERIMENTS
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
 from certmask.experiments.panels import draw, pictures
-from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, paired_table, patch_text
+from certmask.experiments.sheets import MEASURED, PAIRED, paired_table, patch_text
 from certmask.report.tables import full_table, markdown_table, markdown_text
 from certmask.results.clusters import Difference, difference
 from certmask.results.columns import Column
@@ -133,16 +133,6 @@ def gaps_table(path: Path) -> str:
         for trial, printed, apart in gaps(path)
     )
     return lined("model | data | patch | in the paper | here", rows, words=3)
-
-
-def mask_counts(_: Path) -> str:
-    """How many masks are needed: arithmetic alone, no file is read."""
-    return markdown_table(counts_table("Masks needed, exactly, and as the paper counts them")).strip()
-
-
-def other_methods(path: Path) -> str:
-    """What the paper reports of methods that certmask does not have."""
-    return markdown_table(other_methods_table(experiment_of(path))).strip()
 
 
 def plots(path: Path) -> str:

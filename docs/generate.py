@@ -18,6 +18,9 @@ import speed
 from readings import READINGS
 
 from certmask.errors import CertmaskError
+from certmask.experiments import COUNTS
+from certmask.experiments.sheets import counts_table, other_methods_table
+from certmask.report.tables import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -32,12 +35,12 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "experiment": tables.measured_tables,
     "paired": tables.paired_tables,
     "gaps": tables.gaps_table,
-    "others": tables.other_methods,
+    "others": lambda path: markdown_table(other_methods_table(tables.experiment_of(path))).strip(),
     "plots": tables.plots,
     "commands": runs.commands,
     "runs": runs.runs_list,
     "missing": runs.missing,
-    "counts": tables.mask_counts,
+    "counts": lambda _: markdown_table(counts_table(COUNTS.title)).strip(),
 }
 
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import re
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,14 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from certmask.certificate import Guarantee
+from certmask.certify import certify_run, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, Sample
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
 from certmask.experiments import EXPERIMENTS, chosen
-from certmask.experiments.campaign import slug
+from certmask.experiments.campaign import Campaign, Named, slug
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, Reported, family, scaled
 from certmask.experiments.measured import entries, finished_trials, result_paths, unmeasured
 from certmask.experiments.meter import (
@@ -38,7 +42,7 @@ from certmask.experiments.meter import (
     milliseconds_per_pass,
     read_stretches,
 )
-from certmask.experiments.panels import AXES, MEASURES, front
+from certmask.experiments.panels import AXES, MEASURES
 from certmask.experiments.paper_tables import MASKS, PAPER_FOLD, PATCHES, SIDES, TABLE1, TABLE2, TABLE3, TABLE4
 from certmask.experiments.sheets import mask_counts, other_methods_table
 from certmask.experiments.sweeps import APPENDIX_D, FOLD, PARETO
@@ -47,7 +51,7 @@ from certmask.experiments.writing import write_tables
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
 from certmask.results.file import read_results
-from certmask.results.statistics import Share, holm
+from certmask.results.statistics import holm
 from certmask.rules.registry import listed
 
 SIZE = 32
@@ -441,6 +445,42 @@ def test_an_image_that_every_defence_certifies_takes_all_planned_passes(tmp_path
     assert row["passes"] == singles - 1 + pairs
 
 
+def test_one_margin_is_measured_on_the_engine_that_then_certifies(
+    classifier: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first trial measures, on an engine with all its covers; the next takes over; a third reads it in its file."""
+    measured: list[Engine] = []
+    certified: list[tuple[Engine, float]] = []
+
+    def margin(engine: Engine, *_: Any) -> tuple[float, str]:
+        measured.append(engine)
+        return 0.25, "measured"
+
+    def certify(engine: Engine, dataset: Dataset, defences: list[MaskedDefence], path: Path, **_: Any) -> Any:
+        certified.append((engine, defences[0].rule.margin))
+        return certify_run(engine, dataset, defences, path)
+
+    monkeypatch.setattr("certmask.experiments.campaign.run_margin", margin)
+    monkeypatch.setattr("certmask.experiments.trials.certify_run", certify)
+    said: list[str] = []
+
+    def run(*experiments: Experiment) -> None:
+        named = Named("tiny", "tiny"), Named("noise", "noise")
+        campaign = Campaign(experiments, named[:1], named[1:], Limits(images=1), tmp_path)
+        pictures = photos(classifier, 1)
+        campaign.run(
+            lambda _: classifier, lambda *_: pictures, None, said.append, lambda _: nullcontext(lambda *_: None)
+        )
+
+    run(TABLE2, TABLE4)
+    assert [engine for engine, _ in certified[:1]] == measured
+    assert [margin for _, margin in certified] == [0.25, 0.25]
+    monkeypatch.setattr("certmask.experiments.campaign.run_margin", run_margin)
+    run(TABLE4)
+    assert said[-2] == "margin 0.25 (as in the file)"
+    assert certified[-1][1] == 0.25
+
+
 def test_logarithms_need_a_margin_that_was_given() -> None:
     (trial,) = trials(PARETO, "m", "imagenet", (SIZE, SIZE), Limits())
     with_logs, without = (trial.defences(0.0, logarithms=flag) for flag in (True, False))
@@ -559,13 +599,6 @@ def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Pa
     unfinished.with_name("nonsense.jsonl.gz").unlink()
     with pytest.raises(ResultsError, match="MODEL--DATA--PATCH"):
         finished_trials(TABLE4, tmp_path)
-
-
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1))
-def test_the_front_holds_what_nothing_cheaper_beats(places: list[tuple[int, int]]) -> None:
-    points: Any = sorted(((x, Share(y, 9), None) for x, y in places), key=lambda p: (p[0], -p[1].value))
-    best = {(x, share.count) for x, share, _ in front(points)}
-    assert best == {(x, y) for x, y in places if not any((u <= x and v > y) or (u < x and v == y) for u, v in places)}
 
 
 def test_meters_add_up_and_leave_out_what_nobody_measured(tmp_path: Path) -> None:

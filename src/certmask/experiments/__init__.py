@@ -25,4 +25,4 @@ def chosen(name: str) -> tuple[Experiment, ...]:
     return tuple(EXPERIMENTS.values()) if name == "all" else (EXPERIMENTS[name],)
 
 
-__all__ = ["EXPERIMENTS", "PAPER_MODELS", "Experiment", "chosen"]
+__all__ = ["COUNTS", "EXPERIMENTS", "PAPER_MODELS", "Experiment", "chosen"]

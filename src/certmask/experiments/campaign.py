@@ -17,9 +17,8 @@ from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, check_patches, trials
 from certmask.threat import Size
-from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.card import read_card
-from certmask.zoo.models import checkpoint_path
+from certmask.zoo.models import checkpoint_path, short_name, timm_name
 from certmask.zoo.timm_import import import_timm
 
 
@@ -32,6 +31,12 @@ class Named:
     weights: Path | None = None
 
 
+LoadModel = Callable[[Named], Classifier]
+LoadData = Callable[[Named, Named, Classifier], Dataset]
+Say = Callable[[str], None]
+Bar = Callable[[int], AbstractContextManager[Progress]]
+
+
 def slug(label: str) -> str:
     """A label as a part of file names, without ``--``."""
     found = re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.")
@@ -40,19 +45,10 @@ def slug(label: str) -> str:
     return found
 
 
-LoadModel = Callable[[Named], Classifier]
-LoadData = Callable[[Named, Named, Classifier], Dataset]
-Say = Callable[[str], None]
-Bar = Callable[[int], AbstractContextManager[Progress]]
-
-
 def named_model(text: str) -> Named:
     """``NAME``, ``NAME=WEIGHTS`` or a checkpoint with a card; ``…/mine/model.safetensors`` is called mine."""
     name, _, weights = text.partition("=")
-    path, label = Path(name), name
-    if name.endswith(".safetensors"):
-        label = path.resolve().parent.name if path.stem == "model" else path.stem
-    return Named(slug(label), name, Path(weights) if weights else None)
+    return Named(slug(short_name(name)), name, Path(weights) if weights else None)
 
 
 def named_data(text: str) -> Named:
@@ -138,8 +134,7 @@ def input_size(model: str) -> Size:
     checkpoint = checkpoint_path(model)
     if checkpoint is not None:
         return read_card(checkpoint).size
-    timm = import_timm()
-    name = f"tf_{DEFAULT_MODEL.replace('-', '_')}" if model == DEFAULT_MODEL else model
+    timm, name = import_timm(), timm_name(model)
     if not timm.is_model(name):
         raise CertmaskError(f"expected a checkpoint with a card or a model name that timm knows, got {model!r}")
     height, width = timm.get_pretrained_cfg(name).input_size[1:]

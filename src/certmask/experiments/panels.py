@@ -13,6 +13,7 @@ from certmask.certificate import Guarantee
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.measured import Entry
 from certmask.report.drawing import COLOURS, save_figure
+from certmask.report.plots import frontier
 from certmask.results.columns import COLUMNS
 from certmask.results.statistics import Share
 
@@ -101,17 +102,9 @@ def points_of(axis: str, measure: str, found: Sequence[Entry]) -> list[Point]:
     return sorted(points, key=lambda point: (point[0], -point[1].value))
 
 
-def front(points: Sequence[Point]) -> list[Point]:
-    """The points that no point as far left or further left reaches."""
-    kept: list[Point] = []
-    for point in points:
-        if not kept or point[1].value > kept[-1][1].value:
-            kept.append(point)
-    return kept
-
-
 def _draw_front(axes: Axes, points: Sequence[Point]) -> None:
-    best = front(points)
+    """A step through what nothing cheaper beats, to the dearest."""
+    best = [points[number] for number in frontier([x for x, _, _ in points], [share.value for _, share, _ in points])]
     if best:
         xs = [*(x for x, _, _ in best), points[-1][0]]
         shares = [100 * share.value for _, share, _ in (*best, best[-1])]

@@ -40,11 +40,9 @@ def own(key: str, heading: str, group: str = "") -> Column[Entry]:
 
 def patch_text(entry: Entry) -> str | None:
     """The patch as the experiment calls it, and its side on this model's input."""
-    if entry.trial.patch.label == "none":
-        return None
-    height, width = entry.measured.patch
+    label, (height, width) = entry.trial.patch.label, entry.measured.patch
     size = f"{height}×{width} px"
-    return size if entry.trial.patch.label == f"{height} px" else f"{entry.trial.patch.label} ({size})"
+    return None if label == "none" else size if label == f"{height} px" else f"{label} ({size})"
 
 
 def reported_text(reported: Reported | None, what: str) -> str | None:

@@ -18,7 +18,7 @@ from certmask.errors import CertmaskError
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, scaled
 from certmask.experiments.meter import Meter, add_stretch, energy_counter
 from certmask.geometry import smallest_mask
-from certmask.rules import JuryRecovery, PatchCleanser, Undefended
+from certmask.rules import Undefended
 from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Patch, Size
 
@@ -94,7 +94,7 @@ class Trial:
         singles = {mask.footprint(self.image) for defence in defences for mask in defence.cover.masks}
         pairs: dict[Cover, int] = {}
         for defence in defences:
-            pairs[defence.cover] = max(pairs.get(defence.cover, 0), _pairs(defence))
+            pairs[defence.cover] = max(pairs.get(defence.cover, 0), defence.rule.most_pairs(defence.cover))
         return len(singles) + 1, sum(pairs.values())
 
     def engine(self, classifier: Classifier, *, logarithms: bool) -> Engine:
@@ -111,12 +111,6 @@ class Trial:
             certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
         finally:
             add_stretch(self.path(folder), meter.stretch())
-
-
-def _pairs(defence: MaskedDefence) -> int:
-    if isinstance(defence.rule, JuryRecovery):
-        return defence.cover.pairs(defence.rule.pairs)
-    return defence.cover.pairs() if isinstance(defence.rule, PatchCleanser) else 0
 
 
 def trials(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Trial]:
