@@ -31,7 +31,7 @@ from certmask.errors import CertmaskError, ResultsError
 from certmask.experiments import EXPERIMENTS, chosen
 from certmask.experiments.campaign import Campaign, Named, slug
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, Reported, family, scaled
-from certmask.experiments.measured import entries, finished_trials, result_paths, unmeasured
+from certmask.experiments.measured import finished_trials, result_paths, unmeasured
 from certmask.experiments.meter import (
     Meter,
     Stretch,
@@ -379,20 +379,20 @@ def test_a_gain_is_counted_on_the_right_side(results: Path, tmp_path: Path) -> N
 
 def test_the_papers_figures_stand_beside_the_same_family_data_and_patch(results: Path, tmp_path: Path) -> None:
     (done,) = finished_trials(TABLE4, results)
-    found = {entry.declared.name: entry.reported for entry in entries(TABLE4, done)}
+    found = {name: entry.reported for name, entry in done.entries.items()}
     for k in range(1, 7):
         beside = found[f"published k={k}"]
         assert beside is not None
         assert (beside.clean, beside.robust) == figure(TABLE4, f"k={k}", "ViT", "imagenet", "3 %")
         assert found[f"jury detection k={k}"] is None
-    assert unmeasured(TABLE4, entries(TABLE4, done)) == []
+    assert unmeasured(TABLE4, done.entries.values()) == []
     (tmp_path / "table4").mkdir()
     for model, data in (("resnet", "imagenet"), ("deit-tiny", "imagenette"), ("efficientnet", "imagenet")):
         other = tmp_path / "table4" / f"{model}--{data}--patch39.jsonl"
         other.write_bytes(done.run.path.read_bytes())
     for done in finished_trials(TABLE4, tmp_path):
-        assert all(entry.reported is None for entry in entries(TABLE4, done))
-        assert unmeasured(TABLE4, entries(TABLE4, done)) == list(TABLE4.reported)
+        assert all(entry.reported is None for entry in done.entries.values())
+        assert unmeasured(TABLE4, done.entries.values()) == list(TABLE4.reported)
 
 
 def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_path: Path) -> None:
@@ -568,7 +568,7 @@ def test_packed_results_give_the_same_tables(results: Path, tmp_path: Path, expe
     assert "– | – | – | – |" not in next(line for line in same.splitlines() if "k=1 |" in line), "the meter is lost"
     (one,), (other,) = (finished_trials(experiment, source) for source in (results, folder))
     assert (one.model, one.data, one.patch) == (other.model, other.data, other.patch)
-    costs = [[e.measured.pass_milliseconds for e in entries(experiment, done)] for done in (one, other)]
+    costs = [[e.measured.pass_milliseconds for e in done.entries.values()] for done in (one, other)]
     assert costs[0] == costs[1]
     assert None not in costs[0]
 

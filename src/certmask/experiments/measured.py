@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from certmask.errors import ResultsError
@@ -18,13 +19,36 @@ from certmask.results.statistics import holm, mcnemar
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """Which model, data and patch a results file's name says, and what it holds."""
+    """Which model, data and patch the name of an experiment's results file says, and what it holds."""
 
+    experiment: Experiment
     model: str
     data: str
     patch: LabelledPatch
     few: bool
     run: Run
+
+    @property
+    def planned(self) -> int:
+        """How many images were to be examined."""
+        return int(self.run.data["images"])
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """One entry per defence, by name; an error if the file holds another than the experiment declares."""
+        stretches = read_stretches(unpacked_path(self.run.path))
+        declared, found = {one.name: one for one in self.experiment.defences(self.patch)}, {}
+        for measured in figures(self.run):
+            if measured.defence not in declared:
+                raise ResultsError(
+                    f"expected defences of {self.experiment.name} in {self.run.path}, got another: {measured.defence!r}"
+                )
+            one = declared[measured.defence]
+            _check_cover(one, self, measured)
+            timed = replace(measured, pass_milliseconds=milliseconds_per_pass(stretches))
+            reported = self.experiment.reported_for(one, self.model, self.data, self.patch)
+            found[one.name] = Entry(self, one, timed, joules_per_pass(stretches), reported)
+        return found
 
 
 @dataclass(frozen=True)
@@ -36,11 +60,6 @@ class Entry:
     measured: Figures
     joules_per_pass: float | None
     reported: Reported | None
-
-    @property
-    def planned(self) -> int:
-        """How many images were to be examined."""
-        return int(self.trial.run.data["images"])
 
     @property
     def placed(self) -> int | None:
@@ -80,25 +99,7 @@ def _finished(experiment: Experiment, run: Run) -> FinishedTrial:
     patch = patches.get(parts[-1].removesuffix(FEW))
     if len(parts) != 3 or patch is None:
         raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {run.path.name}")
-    return FinishedTrial(parts[0], parts[1], patch, parts[-1].endswith(FEW), run)
-
-
-def entries(experiment: Experiment, trial: FinishedTrial) -> list[Entry]:
-    """One entry per defence of a trial; an error if the file holds another defence than the experiment declares."""
-    stretches = read_stretches(unpacked_path(trial.run.path))
-    declared = {one.name: one for one in experiment.defences(trial.patch)}
-    found = []
-    for measured in figures(trial.run):
-        one = declared.get(measured.defence)
-        if one is None:
-            raise ResultsError(
-                f"expected defences of {experiment.name} in {trial.run.path}, got another: {measured.defence!r}"
-            )
-        _check_cover(one, trial, measured)
-        timed = replace(measured, pass_milliseconds=milliseconds_per_pass(stretches))
-        reported = experiment.reported_for(one, trial.model, trial.data, trial.patch)
-        found.append(Entry(trial, one, timed, joules_per_pass(stretches), reported))
-    return found
+    return FinishedTrial(experiment, parts[0], parts[1], patch, parts[-1].endswith(FEW), run)
 
 
 def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figures) -> None:
@@ -112,7 +113,7 @@ def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figu
         )
 
 
-def unmeasured(experiment: Experiment, measured: Sequence[Entry]) -> list[Reported]:
+def unmeasured(experiment: Experiment, measured: Iterable[Entry]) -> list[Reported]:
     """What the paper reported and no trial here stands beside."""
     beside = {entry.reported for entry in measured}
     return [reported for reported in experiment.reported if reported not in beside]

@@ -58,8 +58,8 @@ def _masks(entry: Entry) -> str | None:
 
 
 def _images(entry: Entry) -> str:
-    found = entry.measured.images
-    return f"{found:,}" if found == entry.planned else f"{found:,} of {entry.planned:,}"
+    found, planned = entry.measured.images, entry.trial.planned
+    return f"{found:,}" if found == planned else f"{found:,} of {planned:,}"
 
 
 MEASURED: list[Column[Entry]] = [

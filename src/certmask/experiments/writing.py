@@ -11,7 +11,7 @@ from typing import Any
 from certmask.errors import ResultsError
 from certmask.experiments import sheets
 from certmask.experiments.experiment import Experiment
-from certmask.experiments.measured import Entry, entries, finished_trials, paired, result_paths, unmeasured
+from certmask.experiments.measured import Entry, finished_trials, paired, result_paths, unmeasured
 from certmask.experiments.panels import draw
 from certmask.report.tables import Table, csv_text, markdown_table
 from certmask.results.columns import COLUMNS, csv_record, json_record
@@ -40,7 +40,7 @@ def write_tables(experiment: Experiment, results: Path, out: Path) -> Written:
         return _written(folder, contents, [table], records, content | {"rows": records})
     found = finished_trials(experiment, results)
     unstarted = [path for path in result_paths(experiment, results) if path not in [t.run.path for t in found]]
-    measured = [entry for trial in found for entry in entries(experiment, trial)]
+    measured = [entry for trial in found for entry in trial.entries.values()]
     pairs, alone = paired(experiment.comparisons, found), unmeasured(experiment, measured)
     tables = [
         sheets.measured_table(experiment, measured),
