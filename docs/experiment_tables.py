@@ -86,14 +86,13 @@ def paired_tables(path: Path) -> str:
         raise ResultsError(f"expected trials with both defences of a comparison in {path}, got none")
     if len(trials_in(path)) == 1:
         return markdown_table(paired_table(found)).strip()
-    groups = [[pair for pair in found if pair.comparison == comparison] for comparison in comparisons]
-    return "\n\n".join(_paired_table(group) for group in groups if group)
-
-
-def _paired_table(group: Sequence[Paired]) -> str:
-    asked = group[0].comparison
-    notes = [_summary(group), *([asked.theorem] if asked.theorem else [])]
-    return table(asked.question, PAIRED, group, notes, unless="question first second note")
+    blocks = []
+    for asked in comparisons:
+        group = [pair for pair in found if pair.comparison == asked]
+        if group:
+            notes = [_summary(group), *([asked.theorem] if asked.theorem else [])]
+            blocks.append(table(asked.question, PAIRED, group, notes, unless="question first second note"))
+    return "\n\n".join(blocks)
 
 
 def _summary(group: Sequence[Paired]) -> str:

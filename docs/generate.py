@@ -20,14 +20,16 @@ from readings import READINGS
 from certmask.errors import CertmaskError
 from certmask.experiments import COUNTS
 from certmask.experiments.sheets import counts_table, other_methods_table
-from certmask.report.tables import markdown_table
+from certmask.report.tables import brief_table, markdown_grid, markdown_table
+from certmask.results.columns import COLUMNS, figures
+from certmask.results.run import read_run
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!--=([\w-]+) ([^>]+?)-->).*?(<!--=-->)", re.DOTALL)
 KINDS: dict[str, Callable[[Path], str]] = {
     **{kind: partial(speed.speed_table, kind) for kind in speed.TABLES},
-    "run": runs.run_table,
+    "run": lambda path: markdown_grid(brief_table("", COLUMNS, figures(read_run(path)))),
     "cards": runs.cards_table,
     "cutout": runs.cutout_table,
     "attack": runs.attack_tables,

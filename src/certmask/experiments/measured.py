@@ -73,10 +73,16 @@ class Entry:
 
 def finished_trials(experiment: Experiment, folder: Path) -> list[FinishedTrial]:
     """The results of an experiment under ``folder`` by model, data and patch; those without an image are left out."""
-    runs = [run for path in result_paths(experiment, folder) if (run := begun_run(path))]
-    if not runs:
+    patches, found = {patch.slug: patch for patch in experiment.every_patch}, []
+    for run in filter(None, map(begun_run, result_paths(experiment, folder))):
+        *names, end = unpacked_path(run.path).stem.split("--")
+        patch = patches.get(end.removesuffix(FEW))
+        if len(names) != 2 or patch is None:
+            told = f"MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}"
+            raise ResultsError(f"expected {told}, got {run.path.name}")
+        found.append(FinishedTrial(experiment, names[0], names[1], patch, end.endswith(FEW), run))
+    if not found:
         raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
-    found = [_finished(experiment, run) for run in runs]
     return sorted(found, key=lambda trial: (trial.model, trial.data, trial.patch.side, trial.few))
 
 
@@ -92,14 +98,6 @@ def result_paths(experiment: Experiment, folder: Path) -> list[Path]:
 def unpacked_path(path: Path) -> Path:
     """Where a packed results file lay before it was packed; its meter still lies beside that place."""
     return path.with_suffix("") if path.suffix == ".gz" else path
-
-
-def _finished(experiment: Experiment, run: Run) -> FinishedTrial:
-    parts, patches = unpacked_path(run.path).stem.split("--"), {patch.slug: patch for patch in experiment.every_patch}
-    patch = patches.get(parts[-1].removesuffix(FEW))
-    if len(parts) != 3 or patch is None:
-        raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {run.path.name}")
-    return FinishedTrial(experiment, parts[0], parts[1], patch, parts[-1].endswith(FEW), run)
 
 
 def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figures) -> None:

@@ -39,7 +39,8 @@ def write_tables(experiment: Experiment, results: Path, out: Path) -> Written:
         contents = f"no runs, {_number(len(records), 'row')} of arithmetic"
         return _written(folder, contents, [table], records, content | {"rows": records})
     found = finished_trials(experiment, results)
-    unstarted = [path for path in result_paths(experiment, results) if path not in [t.run.path for t in found]]
+    done = {trial.run.path for trial in found}
+    unstarted = [path for path in result_paths(experiment, results) if path not in done]
     measured = [entry for trial in found for entry in trial.entries.values()]
     pairs, alone = paired(experiment.comparisons, found), unmeasured(experiment, measured)
     tables = [
