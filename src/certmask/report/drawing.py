@@ -19,7 +19,7 @@ from PIL import Image
 from certmask.covers import Cover
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
-from certmask.geometry.shapes import position_runs
+from certmask.geometry.shapes import position_spans
 from certmask.report.thumbnails import jury, middle
 
 COLOURS = ("#2a78b5", "#e4572e", "#f2b134", "#4c9f70", "#8e5ea2", "#6b705c", "#b5838d")
@@ -121,8 +121,8 @@ def fold_map(cover: Cover) -> np.ndarray[Any, np.dtype[np.int64]]:
     """How many placed masks cover each location."""
     fold = np.zeros(cover.patch.positions(cover.image), dtype=np.int64)
     for mask, copies in zip(cover.masks, cover.copies, strict=True):
-        for top, bottom in position_runs(mask.rows(cover.image), cover.patch.height):
-            for left, right in position_runs(mask.columns(cover.image), cover.patch.width):
+        for top, bottom in position_spans(mask.rows(cover.image), cover.patch.height):
+            for left, right in position_spans(mask.columns(cover.image), cover.patch.width):
                 fold[top:bottom, left:right] += copies
     return fold
 
