@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from certmask.errors import ResultsError
-from certmask.experiments import EXPERIMENTS, Experiment
-from certmask.experiments.measured import Entry, FinishedTrial, Paired, entries, finished_trials, paired
+from certmask.experiments import EXPERIMENTS
+from certmask.experiments.experiment import Experiment
+from certmask.experiments.measured import Entry, FinishedTrial, Paired, finished_trials, paired
 from certmask.experiments.panels import draw, pictures
-from certmask.experiments.sheets import MEASURED, PAIRED, counts_table, other_methods_table, paired_table, patch_text
+from certmask.experiments.sheets import MEASURED, PAIRED, paired_table, patch_text
 from certmask.report.tables import full_table, markdown_table, markdown_text
 from certmask.results.clusters import Difference, difference
 from certmask.results.columns import Column
@@ -43,19 +44,14 @@ def experiment_of(path: Path) -> Experiment:
 
 
 @lru_cache
-def measured_in(path: Path) -> tuple[tuple[Entry, ...], ...]:
-    """What each trial in an experiment's folder measured, by data set, patch and model."""
-    experiment = experiment_of(path)
-    found = sorted(finished_trials(experiment, path.parent), key=lambda t: (t.data, t.patch.side, t.few, t.model))
-    return tuple(tuple(entries(experiment, trial)) for trial in found)
+def trials_in(path: Path) -> tuple[FinishedTrial, ...]:
+    """The trials in an experiment's folder, by data set, patch and model."""
+    found = finished_trials(experiment_of(path), path.parent)
+    return tuple(sorted(found, key=lambda trial: (trial.data, trial.patch.side, trial.few, trial.model)))
 
 
 def entries_in(path: Path) -> list[Entry]:
-    return [entry for found in measured_in(path) for entry in found]
-
-
-def trials_in(path: Path) -> list[FinishedTrial]:
-    return [found[0].trial for found in measured_in(path)]
+    return [entry for trial in trials_in(path) for entry in trial.entries.values()]
 
 
 def table(
@@ -69,17 +65,16 @@ def table(
 
 def measured_tables(path: Path) -> str:
     """One table per model, data set and patch."""
-    found = [table(_title(found), NARROW, found) for found in measured_in(path)]
+    found = [table(_title(trial), NARROW, [*trial.entries.values()]) for trial in trials_in(path)]
     return "\n\n".join([*found, *map(markdown_text, experiment_of(path).notes)])
 
 
-def _title(found: Sequence[Entry]) -> str:
-    first, patch = found[0], patch_text(found[0])
-    done, planned = first.measured.images, first.planned
+def _title(trial: FinishedTrial) -> str:
+    patch, done, planned = patch_text(next(iter(trial.entries.values()))), len(trial.run.rows), trial.planned
     return (
-        f"{first.trial.model} on {first.trial.data}{f', any patch of {patch}' if patch else ''}; "
+        f"{trial.model} on {trial.data}{f', any patch of {patch}' if patch else ''}; "
         f"{done:,}{'' if done == planned else f' of {planned:,}'} images"
-        f"{', only so few because a cover has so many masks' if first.trial.few else ''}"
+        f"{', only so few because a cover has so many masks' if trial.few else ''}"
     )
 
 
@@ -89,16 +84,15 @@ def paired_tables(path: Path) -> str:
     found = paired(comparisons, trials_in(path))
     if not found:
         raise ResultsError(f"expected trials with both defences of a comparison in {path}, got none")
-    if len(measured_in(path)) == 1:
+    if len(trials_in(path)) == 1:
         return markdown_table(paired_table(found)).strip()
-    groups = [[pair for pair in found if pair.comparison == comparison] for comparison in comparisons]
-    return "\n\n".join(_paired_table(group) for group in groups if group)
-
-
-def _paired_table(group: Sequence[Paired]) -> str:
-    asked = group[0].comparison
-    notes = [_summary(group), *([asked.theorem] if asked.theorem else [])]
-    return table(asked.question, PAIRED, group, notes, unless="question first second note")
+    blocks = []
+    for asked in comparisons:
+        group = [pair for pair in found if pair.comparison == asked]
+        if group:
+            notes = [_summary(group), *([asked.theorem] if asked.theorem else [])]
+            blocks.append(table(asked.question, PAIRED, group, notes, unless="question first second note"))
+    return "\n\n".join(blocks)
 
 
 def _summary(group: Sequence[Paired]) -> str:
@@ -116,11 +110,12 @@ def _summary(group: Sequence[Paired]) -> str:
 def gaps(path: Path) -> list[tuple[FinishedTrial, float, Difference]]:
     """By how much CertMask is ahead of PatchCleanser: in the paper, and here on the same images."""
     found = []
-    for measured in measured_in(path):
-        told = {e.declared.name: e.reported.robust for e in measured if e.reported and e.reported.robust is not None}
-        if len(told) == 2 and not measured[0].trial.few:
+    for trial in (trial for trial in trials_in(path) if not trial.few):
+        beside = {name: entry.reported for name, entry in trial.entries.items() if entry.reported}
+        told = {name: reported.robust for name, reported in beside.items() if reported.robust is not None}
+        if len(told) == 2:
             (first, one), (second, other) = told.items()
-            found.append((measured[0].trial, one - other, difference([measured[0].trial.run], first, second)))
+            found.append((trial, one - other, difference([trial.run], first, second)))
     if not found:
         raise ResultsError(f"expected trials with two figures of the paper beside them in {path}, got none")
     return found
@@ -134,20 +129,10 @@ def gaps_table(path: Path) -> str:
     return lined("model | data | patch | in the paper | here", rows, words=3)
 
 
-def mask_counts(_: Path) -> str:
-    """How many masks are needed: arithmetic alone, no file is read."""
-    return markdown_table(counts_table("Masks needed, exactly, and as the paper counts them")).strip()
-
-
-def other_methods(path: Path) -> str:
-    """What the paper reports of methods that certmask does not have."""
-    return markdown_table(other_methods_table(experiment_of(path))).strip()
-
-
 def plots(path: Path) -> str:
     """The pictures that draw_plots makes of an experiment."""
     experiment = experiment_of(path)
-    if experiment.plot is None:
+    if not experiment.panels:
         raise ResultsError(f"expected an experiment with a plot, got {experiment.name}")
     names = pictures(experiment, entries_in(path))
     return "\n\n".join(f"![{experiment.title}: {Path(name).stem}](images/{name})" for name in names)

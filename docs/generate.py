@@ -18,13 +18,18 @@ import speed
 from readings import READINGS
 
 from certmask.errors import CertmaskError
+from certmask.experiments import COUNTS
+from certmask.experiments.sheets import counts_table, other_methods_table
+from certmask.report.tables import brief_table, markdown_grid, markdown_table
+from certmask.results.columns import COLUMNS, figures
+from certmask.results.run import read_run
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!--=([\w-]+) ([^>]+?)-->).*?(<!--=-->)", re.DOTALL)
 KINDS: dict[str, Callable[[Path], str]] = {
     **{kind: partial(speed.speed_table, kind) for kind in speed.TABLES},
-    "run": runs.run_table,
+    "run": lambda path: markdown_grid(brief_table("", COLUMNS, figures(read_run(path)))),
     "cards": runs.cards_table,
     "cutout": runs.cutout_table,
     "attack": runs.attack_tables,
@@ -32,12 +37,12 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "experiment": tables.measured_tables,
     "paired": tables.paired_tables,
     "gaps": tables.gaps_table,
-    "others": tables.other_methods,
+    "others": lambda path: markdown_table(other_methods_table(tables.experiment_of(path))).strip(),
     "plots": tables.plots,
     "commands": runs.commands,
     "runs": runs.runs_list,
     "missing": runs.missing,
-    "counts": tables.mask_counts,
+    "counts": lambda _: markdown_table(counts_table(COUNTS.title)).strip(),
 }
 
 

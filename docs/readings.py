@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from experiment_tables import CHANCE, entries_in, gaps, measured_in
+from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from speed import speed
 
 from certmask.errors import ResultsError
 from certmask.experiments.measured import FinishedTrial
 from certmask.results.clusters import Holds, difference, is_certified, is_right, split
-from certmask.results.columns import Figures
 from certmask.results.run import read_run
 from certmask.results.statistics import holm, mcnemar
 
@@ -26,17 +24,18 @@ COPIES, COPIED, OFFSET = "published, Replicated k=6", "published, Replicated k=1
 CHOSEN, MOST_PASSES = "jury recovery k=4, mask 80, aligned", 1000
 
 
-class Seen(NamedTuple):
-    """A trial and the figures of its defences."""
-
-    trial: FinishedTrial
-    of: dict[str, Figures]
-
-
-def seen(folder: Path, *defences: str, data: str = "") -> list[Seen]:
+def seen(folder: Path, *defences: str, data: str = "") -> list[FinishedTrial]:
     """The trials with all these defences, on one data set if it is named; handfuls of images are left out."""
-    found = [Seen(entries[0].trial, {e.declared.name: e.measured for e in entries}) for entries in measured_in(folder)]
-    return [s for s in found if not s.trial.few and {*defences} <= s.of.keys() and data in ("", s.trial.data)]
+    found = (trial for trial in trials_in(folder) if not trial.few and data in ("", trial.data))
+    return [trial for trial in found if {*defences} <= trial.entries.keys()]
+
+
+def passes(trial: FinishedTrial, defence: str) -> float:
+    return trial.entries[defence].measured.answer_passes
+
+
+def alerts(trial: FinishedTrial, defence: str) -> float:
+    return trial.entries[defence].measured.false_alerts.value
 
 
 def number(held: Iterable[bool]) -> str:
@@ -49,17 +48,17 @@ def span(values: Iterable[float]) -> str:
     return f"{low:,.0f} to {high:,.0f}"
 
 
-def ahead(found: Sequence[Seen], first: str, second: str, holds: Holds = is_certified) -> dict[str, str]:
+def ahead(found: Sequence[FinishedTrial], first: str, second: str, holds: Holds = is_certified) -> dict[str, str]:
     """In how many trials it holds on more photos for the first; beyond chance after Holm's correction over them."""
-    splits = [split(one.trial.run, first, second, holds) for one in found]
+    splits = [split(one.run, first, second, holds) for one in found]
     chances = holm([mcnemar(*counts) for counts in splits])
     sure = sum(p < CHANCE and gained > lost for (gained, lost), p in zip(splits, chances, strict=True))
     return {"": number(gained > lost for gained, lost in splits), " beyond chance": str(sure)}
 
 
-def clustered(found: Sequence[Seen], unless: frozenset[str] = frozenset()) -> dict[str, str]:
+def clustered(found: Sequence[FinishedTrial], unless: frozenset[str] = frozenset()) -> dict[str, str]:
     """Juries minus PatchCleanser over trials that share photos."""
-    runs = [one.trial.run for one in found]
+    runs = [one.run for one in found]
     gain, price = (difference(runs, JURIES, CLEANSER, holds, unless) for holds in (is_certified, is_right))
     return {" photos": f"{gain.photos:,}", " certificates": str(gain), " clean": str(price)}
 
@@ -70,9 +69,8 @@ def named(what: str, figures: dict[str, str]) -> dict[str, str]:
 
 def table1(folder: Path) -> dict[str, str]:
     found, sixes = seen(folder, JURIES, CLEANSER), seen(folder, SIX, CLEANSER)
-    imagenet, others = seen(folder, SIX, data="imagenet"), [one for one in found if one.trial.data != "imagenet"]
+    imagenet, others = seen(folder, SIX, data="imagenet"), [one for one in found if one.data != "imagenet"]
     paper = [(e.measured, e.reported) for e in entries_in(folder) if e.reported and not e.trial.few]
-    quiet = [(one.of[REPORTS].false_alerts.value, one.of[DETECTION].false_alerts.value) for one in imagenet]
     return {
         "test ahead": ahead(sixes, SIX, CLEANSER)[""],
         "distance within": number(abs(printed - apart.points) <= apart.half for _, printed, apart in gaps(folder)),
@@ -80,29 +78,29 @@ def table1(folder: Path) -> dict[str, str]:
         "robust below": number(100 * f.certified.value < (told.robust or 0) for f, told in paper if f.certified),
         "test falls": ahead(sixes, ONCE, SIX)[""],
         "clean rises": ahead(sixes, SIX, ONCE, is_right)[""],
-        "detection gain": str(difference([one.trial.run for one in sixes], DETECTION, DETECTION_ONCE)),
-        "times": span(one.of[DETECTION].answer_passes / one.of[DETECTION_ONCE].answer_passes for one in sixes),
-        "alerts": span(100 * alerts for _, alerts in quiet),
+        "detection gain": str(difference([one.run for one in sixes], DETECTION, DETECTION_ONCE)),
+        "times": span(passes(one, DETECTION) / passes(one, DETECTION_ONCE) for one in sixes),
+        "alerts": span(100 * alerts(one, DETECTION) for one in imagenet),
         "reports fewer": ahead(imagenet, DETECTION, REPORTS)[""],
-        "reports quieter": number(reports < juries for reports, juries in quiet),
+        "reports quieter": number(alerts(one, REPORTS) < alerts(one, DETECTION) for one in imagenet),
         **named("juries ahead", ahead(found, JURIES, CLEANSER)),
         "juries behind beyond chance": ahead(found, CLEANSER, JURIES)[" beyond chance"],
         **named("juries lose clean", ahead(found, CLEANSER, JURIES, is_right)),
-        "models": str(len({one.trial.model for one in found})),
+        "models": str(len({one.model for one in found})),
         "imagenet runs": str(len(imagenet)),
         **named("imagenet", clustered(imagenet)),
         "other runs": str(len(others)),
         **named("other", clustered(others)),
-        "challenger passes": span(one.of[CHALLENGER].answer_passes for one in found),
-        "cleanser passes": span(one.of[CLEANSER].answer_passes for one in found),
-        "jury passes": span(one.of[JURIES].answer_passes for one in found),
-        "published times": span(one.of[SIX].answer_passes / one.of[CLEANSER].answer_passes for one in sixes),
+        "challenger passes": span(passes(one, CHALLENGER) for one in found),
+        "cleanser passes": span(passes(one, CLEANSER) for one in found),
+        "jury passes": span(passes(one, JURIES) for one in found),
+        "published times": span(passes(one, SIX) / passes(one, CLEANSER) for one in sixes),
     }
 
 
 def tilings(folder: Path) -> dict[str, str]:
     found = seen(folder, COPIES, COPIED, OFFSET)
-    rows = [row for one in found for row in one.trial.run.rows]
+    rows = [row for one in found for row in one.run.rows]
     return {
         **named("clean behind", ahead(found, OFFSET, COPIES, is_right)),
         "same": number(is_certified(row, COPIES) == is_certified(row, COPIED) for row in rows),
@@ -112,17 +110,18 @@ def tilings(folder: Path) -> dict[str, str]:
 def front(folder: Path) -> dict[str, str]:
     """What the default cover is chosen from; an error if the choice is not the best for its passes."""
     (one,) = seen(folder)
-    held = {name: found.certified.count for name, found in one.of.items() if found.certified}
-    proved = {name: found.proved_passes or float("inf") for name, found in one.of.items()}
+    figures = {name: entry.measured for name, entry in one.entries.items()}
+    held = {name: found.certified.count for name, found in figures.items() if found.certified}
+    proved = {name: found.proved_passes or float("inf") for name, found in figures.items()}
     if max((name for name in held if proved[name] <= MOST_PASSES), key=held.__getitem__) != CHOSEN:
         raise ResultsError(f"expected {CHOSEN!r} to certify the most for {MOST_PASSES} passes, got another")
     best = max((name for name in held if name.startswith("PatchCleanser")), key=held.__getitem__)
     dearer = {what: f"jury recovery {name}" for what, name in (
         ("smaller", "k=4, mask 64, aligned"), ("nine", "k=9, mask 80, aligned"), ("all", "k=4, mask 80, all"),
         ("both", "k=9, mask 80, all"))}  # fmt: skip
-    used = {row["image"] for other in (one, *seen(folder.parent / "fold")) for row in other.trial.run.rows}
+    used = {row["image"] for other in (one, *seen(folder.parent / "fold")) for row in other.run.rows}
     return {
-        "photos": str(one.of[CHOSEN].images),
+        "photos": str(figures[CHOSEN].images),
         "chosen": str(held[CHOSEN]),
         "chosen passes": f"{proved[CHOSEN]:,.0f}",
         "best grid": str(held[best]),

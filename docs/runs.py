@@ -17,7 +17,7 @@ from certmask.experiments import EXPERIMENTS
 from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
 from certmask.experiments.sheets import RUNS, reported_table
 from certmask.report.tables import brief_table, markdown_grid, markdown_table
-from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, Column, attack_figures, figures
+from certmask.results.columns import ATTACK_COLUMNS, Column, attack_figures
 from certmask.results.kinds import COUNT, WORDS
 from certmask.results.run import Run, read_run
 from certmask.results.statistics import Share, mcnemar
@@ -54,29 +54,25 @@ def commands(folder: Path) -> str:
 
 
 def _place(trial: FinishedTrial) -> tuple[Any, ...]:
-    return trial.run.path.parent, trial.model, trial.data, trial.patch
+    return trial.experiment.name, trial.model, trial.data, trial.patch
 
 
 def _command(trial: FinishedTrial) -> str:
-    run, data = trial.run, f"{trial.data}={trial.data.upper()}"
+    """A model brings its weights, is one of timm's with a file of weights, or a checkpoint with a card."""
+    run, model, data = trial.run, trial.model, f"{trial.data}={trial.data.upper()}"
+    if model != DEFAULT_MODEL and checkpoint_path(model) is None:
+        model += "=WEIGHTS" if import_timm().is_model(model) else ".safetensors"
     return (
-        f"certmask reproduce {run.path.parent.name} --model {_model(trial.model)} --data {data} "
+        f"certmask reproduce {trial.experiment.name} --model {model} --data {data} "
         f"--images {run.data['images']} --precision {run.model['precision']} --batch {run.model['batch']} "
         f"--margin {max(defence['rule']['margin'] for defence in run.defences.values()):g}"
     )
 
 
-def _model(label: str) -> str:
-    """A model that brings its weights, a timm model with a file of weights, or a checkpoint with a card."""
-    if label == DEFAULT_MODEL or checkpoint_path(label) is not None:
-        return label
-    return f"{label}=WEIGHTS" if import_timm().is_model(label) else f"{label}.safetensors"
-
-
 def runs_list(folder: Path) -> str:
     """One row per results file, which it links to."""
     columns: list[Column[FinishedTrial]] = [
-        Column("file", WORDS, lambda trial: f"{trial.run.path.parent.name}/{trial.run.path.name}", "results"),
+        Column("file", WORDS, lambda trial: f"{trial.experiment.name}/{trial.run.path.name}", "results"),
         Column("images", COUNT, lambda trial: len(trial.run.rows), "images"),
         *RUNS,
         Column("crop", WORDS, lambda trial: trial.run.data["crop"], "crop"),
@@ -125,10 +121,6 @@ def _compared(one: Run, other: Run) -> str:
     certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
     kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
     return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"
-
-
-def run_table(path: Path) -> str:
-    return markdown_grid(brief_table("", COLUMNS, figures(read_run(path))))
 
 
 def cards_table(folder: Path) -> str:

@@ -117,7 +117,7 @@ def check_pages(folder: Path) -> None:
         assert all(f"| {row['defence']} |" in text for row in content(folder, name)["rows"])
         paired = tables.paired_tables(folder / name) if experiment.comparisons else ""
         assert all(comparison.question in paired for comparison in experiment.comparisons)
-        assert experiment.plot is None or f"](images/{name}--deit--mine" in tables.plots(folder / name)
+        assert not experiment.panels or f"](images/{name}--deit--mine" in tables.plots(folder / name)
     assert {line.split()[2] for line in runs.commands(folder).splitlines()} == MEASURED.keys()
 
 

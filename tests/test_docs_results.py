@@ -102,7 +102,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("")
     monkeypatch.setattr(generate, "ROOT", tmp_path)
-    monkeypatch.setattr(tables, "measured_in", tables.measured_in.__wrapped__)
+    monkeypatch.setattr(tables, "trials_in", tables.trials_in.__wrapped__)
     return tmp_path
 
 

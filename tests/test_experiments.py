@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import re
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,16 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from certmask.certificate import Guarantee
+from certmask.certify import certify_run, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, Sample
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
-from certmask.experiments import (
-    EXPERIMENTS,
-    DeclaredDefence,
-    Experiment,
-    LabelledPatch,
-    Reported,
-    chosen,
-)
-from certmask.experiments.arithmetic import mask_counts
-from certmask.experiments.experiment import family, scaled
-from certmask.experiments.measured import entries, finished_trials, result_paths, unmeasured, unstarted
+from certmask.experiments import EXPERIMENTS, chosen
+from certmask.experiments.campaign import Campaign, Named, slug
+from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, Reported, family, scaled
+from certmask.experiments.measured import finished_trials, result_paths, unmeasured
 from certmask.experiments.meter import (
     Meter,
     Stretch,
@@ -45,16 +42,16 @@ from certmask.experiments.meter import (
     milliseconds_per_pass,
     read_stretches,
 )
-from certmask.experiments.panels import AXES, MEASURES, front
+from certmask.experiments.panels import AXES, MEASURES
 from certmask.experiments.paper_tables import MASKS, PAPER_FOLD, PATCHES, SIDES, TABLE1, TABLE2, TABLE3, TABLE4
-from certmask.experiments.sheets import other_methods_table
+from certmask.experiments.sheets import mask_counts, other_methods_table
 from certmask.experiments.sweeps import APPENDIX_D, FOLD, PARETO
-from certmask.experiments.trials import Limits, Trial, built_cover, built_defence, check_patches, slug, trials
+from certmask.experiments.trials import Limits, Trial, built_cover, built_defence, check_patches, trials
 from certmask.experiments.writing import write_tables
 from certmask.geometry import minimum_masks
 from certmask.geometry.paper import offset_count
 from certmask.results.file import read_results
-from certmask.results.statistics import Share, holm
+from certmask.results.statistics import holm
 from certmask.rules.registry import listed
 
 SIZE = 32
@@ -89,8 +86,7 @@ def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
         for comparison in experiment.comparisons:
             assert {comparison.first, comparison.second} <= set(names)
             assert comparison.first != comparison.second
-    if experiment.plot:
-        assert all(x in AXES and measure in MEASURES for x, measure in experiment.plot.panels)
+    assert all(x in AXES and measure in MEASURES for x, measure in experiment.panels)
     labels = {patch.label for patch in experiment.every_patch}
     for reported in experiment.reported:
         assert reported.threat in labels
@@ -282,7 +278,7 @@ def test_unknown_names_are_errors() -> None:
         slug("--")
     assert slug("a  b--c/d") == "a-b-c-d"
     with pytest.raises(CertmaskError, match="both or none"):
-        DeclaredDefence("x", "x", "undefended", "spread")
+        DeclaredDefence("x", "undefended", "spread")
 
 
 def photos(classifier: Classifier, count: int) -> Dataset:
@@ -302,13 +298,18 @@ def classifier() -> Classifier:
     return Classifier(tiny_network(classes=3, size=SIZE), SIZE, precision="fp32", batch=64, name="tiny")
 
 
+def perform(trial: Trial, classifier: Classifier, dataset: Dataset, folder: Path) -> None:
+    engine = trial.engine(classifier, logarithms=True)
+    trial.perform(engine, dataset, folder, lambda *_: None, 0.0, logarithms=True)
+
+
 @pytest.fixture(scope="module")
 def results(classifier: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two experiments on four pictures by a small network that is called a ViT."""
     folder = tmp_path_factory.mktemp("results")
     for experiment in (TABLE4, FOLD):
         for trial in trials(experiment, "deit-tiny", "imagenet", (SIZE, SIZE), Limits(images=4)):
-            trial.perform(classifier, photos(classifier, 4), folder, lambda *_: None, 0.0, given=True)
+            perform(trial, classifier, photos(classifier, 4), folder)
     return folder
 
 
@@ -378,20 +379,20 @@ def test_a_gain_is_counted_on_the_right_side(results: Path, tmp_path: Path) -> N
 
 def test_the_papers_figures_stand_beside_the_same_family_data_and_patch(results: Path, tmp_path: Path) -> None:
     (done,) = finished_trials(TABLE4, results)
-    found = {entry.declared.name: entry.reported for entry in entries(TABLE4, done)}
+    found = {name: entry.reported for name, entry in done.entries.items()}
     for k in range(1, 7):
         beside = found[f"published k={k}"]
         assert beside is not None
         assert (beside.clean, beside.robust) == figure(TABLE4, f"k={k}", "ViT", "imagenet", "3 %")
         assert found[f"jury detection k={k}"] is None
-    assert unmeasured(TABLE4, entries(TABLE4, done)) == []
+    assert unmeasured(TABLE4, done.entries.values()) == []
     (tmp_path / "table4").mkdir()
     for model, data in (("resnet", "imagenet"), ("deit-tiny", "imagenette"), ("efficientnet", "imagenet")):
         other = tmp_path / "table4" / f"{model}--{data}--patch39.jsonl"
         other.write_bytes(done.run.path.read_bytes())
     for done in finished_trials(TABLE4, tmp_path):
-        assert all(entry.reported is None for entry in entries(TABLE4, done))
-        assert unmeasured(TABLE4, entries(TABLE4, done)) == list(TABLE4.reported)
+        assert all(entry.reported is None for entry in done.entries.values())
+        assert unmeasured(TABLE4, done.entries.values()) == list(TABLE4.reported)
 
 
 def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_path: Path) -> None:
@@ -416,7 +417,7 @@ def test_markdown_and_csv_keep_reported_and_measured_apart(results: Path, tmp_pa
 
 def test_copies_of_masks_are_counted_beside_them(classifier: Classifier, tmp_path: Path) -> None:
     (trial,) = trials(TABLE3, "m", "imagenet", (SIZE, SIZE), Limits(images=1))
-    trial.perform(classifier, photos(classifier, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    perform(trial, classifier, photos(classifier, 1), tmp_path)
     write_tables(TABLE3, tmp_path, tmp_path)
     rows = {row["defence"]: row["measured"] for row in json.loads((tmp_path / "table3/table.json").read_text())["rows"]}
     once, six = (rows[f"published, Replicated k={k}"] for k in (1, 6))
@@ -438,10 +439,46 @@ def test_an_image_that_every_defence_certifies_takes_all_planned_passes(tmp_path
     (trial,) = trials(FOLD, "steady", "noise", (SIZE, SIZE), Limits())
     kept = tuple(one for one in trial.declared if one.fold == (2, 2))
     trial = Trial(FOLD, "steady", "noise", trial.patch, trial.image, kept, 1)
-    trial.perform(steady, photos(steady, 1), tmp_path, lambda *_: None, 0.0, given=True)
+    perform(trial, steady, photos(steady, 1), tmp_path)
     _, (row,) = read_results(trial.path(tmp_path))
     singles, pairs = trial.passes()
     assert row["passes"] == singles - 1 + pairs
+
+
+def test_one_margin_is_measured_on_the_engine_that_then_certifies(
+    classifier: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first trial measures, on an engine with all its covers; the next takes over; a third reads it in its file."""
+    measured: list[Engine] = []
+    certified: list[tuple[Engine, float]] = []
+
+    def margin(engine: Engine, *_: Any) -> tuple[float, str]:
+        measured.append(engine)
+        return 0.25, "measured"
+
+    def certify(engine: Engine, dataset: Dataset, defences: list[MaskedDefence], path: Path, **_: Any) -> Any:
+        certified.append((engine, defences[0].rule.margin))
+        return certify_run(engine, dataset, defences, path)
+
+    monkeypatch.setattr("certmask.experiments.campaign.run_margin", margin)
+    monkeypatch.setattr("certmask.experiments.trials.certify_run", certify)
+    said: list[str] = []
+
+    def run(*experiments: Experiment) -> None:
+        named = Named("tiny", "tiny"), Named("noise", "noise")
+        campaign = Campaign(experiments, named[:1], named[1:], Limits(images=1), tmp_path)
+        pictures = photos(classifier, 1)
+        campaign.run(
+            lambda _: classifier, lambda *_: pictures, None, said.append, lambda _: nullcontext(lambda *_: None)
+        )
+
+    run(TABLE2, TABLE4)
+    assert [engine for engine, _ in certified[:1]] == measured
+    assert [margin for _, margin in certified] == [0.25, 0.25]
+    monkeypatch.setattr("certmask.experiments.campaign.run_margin", run_margin)
+    run(TABLE4)
+    assert said[-2] == "margin 0.25 (as in the file)"
+    assert certified[-1][1] == 0.25
 
 
 def test_logarithms_need_a_margin_that_was_given() -> None:
@@ -531,7 +568,7 @@ def test_packed_results_give_the_same_tables(results: Path, tmp_path: Path, expe
     assert "– | – | – | – |" not in next(line for line in same.splitlines() if "k=1 |" in line), "the meter is lost"
     (one,), (other,) = (finished_trials(experiment, source) for source in (results, folder))
     assert (one.model, one.data, one.patch) == (other.model, other.data, other.patch)
-    costs = [[e.measured.pass_milliseconds for e in entries(experiment, done)] for done in (one, other)]
+    costs = [[e.measured.pass_milliseconds for e in done.entries.values()] for done in (one, other)]
     assert costs[0] == costs[1]
     assert None not in costs[0]
 
@@ -552,7 +589,7 @@ def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Pa
     header = gzip.decompress(kept.read_bytes()).splitlines(keepends=True)[0]
     unfinished = kept.with_name("resnet--imagenet--patch39.jsonl.gz")
     unfinished.write_bytes(gzip.compress(header))
-    assert unstarted(TABLE4, tmp_path) == [unfinished]
+    assert [done.run.path for done in finished_trials(TABLE4, tmp_path)] == [kept]
     assert f"No image is done yet in {unfinished.name}." in write_tables(TABLE4, tmp_path, tmp_path).markdown
     unfinished.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(ResultsError, match="expected a gzip file"):
@@ -562,13 +599,6 @@ def test_packed_files_that_say_nothing_or_are_broken(results: Path, tmp_path: Pa
     unfinished.with_name("nonsense.jsonl.gz").unlink()
     with pytest.raises(ResultsError, match="MODEL--DATA--PATCH"):
         finished_trials(TABLE4, tmp_path)
-
-
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1))
-def test_the_front_holds_what_nothing_cheaper_beats(places: list[tuple[int, int]]) -> None:
-    points: Any = sorted(((x, Share(y, 9), None) for x, y in places), key=lambda p: (p[0], -p[1].value))
-    best = {(x, share.count) for x, share, _ in front(points)}
-    assert best == {(x, y) for x, y in places if not any((u <= x and v > y) or (u < x and v == y) for u, v in places)}
 
 
 def test_meters_add_up_and_leave_out_what_nobody_measured(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ An experiment is one declaration and one row here; the row drives the command li
 """
 
 from certmask.errors import CertmaskError
-from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
+from certmask.experiments.experiment import Experiment
 from certmask.experiments.paper_tables import PAPER_MODELS, TABLE1, TABLE2, TABLE3, TABLE4
 from certmask.experiments.sweeps import APPENDIX_D, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, FOLD, PARETO
 
@@ -25,13 +25,4 @@ def chosen(name: str) -> tuple[Experiment, ...]:
     return tuple(EXPERIMENTS.values()) if name == "all" else (EXPERIMENTS[name],)
 
 
-__all__ = [
-    "EXPERIMENTS",
-    "PAPER_MODELS",
-    "Comparison",
-    "DeclaredDefence",
-    "Experiment",
-    "LabelledPatch",
-    "Reported",
-    "chosen",
-]
+__all__ = ["COUNTS", "EXPERIMENTS", "PAPER_MODELS", "Experiment", "chosen"]

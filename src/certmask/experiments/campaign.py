@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,14 +13,12 @@ import torch
 from certmask.certify import Progress, recorded, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset
-from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
-from certmask.experiments.trials import Limits, Trial, built_cover, check_patches, slug, trials
+from certmask.experiments.trials import Limits, Trial, check_patches, trials
 from certmask.threat import Size
-from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.card import read_card
-from certmask.zoo.models import checkpoint_path
+from certmask.zoo.models import checkpoint_path, short_name, timm_name
 from certmask.zoo.timm_import import import_timm
 
 
@@ -38,13 +37,18 @@ Say = Callable[[str], None]
 Bar = Callable[[int], AbstractContextManager[Progress]]
 
 
+def slug(label: str) -> str:
+    """A label as a part of file names, without ``--``."""
+    found = re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.")
+    if not found:
+        raise CertmaskError(f"expected a name with letters or digits, got {label!r}")
+    return found
+
+
 def named_model(text: str) -> Named:
     """``NAME``, ``NAME=WEIGHTS`` or a checkpoint with a card; ``…/mine/model.safetensors`` is called mine."""
     name, _, weights = text.partition("=")
-    path, label = Path(name), name
-    if name.endswith(".safetensors"):
-        label = path.resolve().parent.name if path.stem == "model" else path.stem
-    return Named(slug(label), name, Path(weights) if weights else None)
+    return Named(slug(short_name(name)), name, Path(weights) if weights else None)
 
 
 def named_data(text: str) -> Named:
@@ -97,35 +101,32 @@ class Campaign:
             torch.compiler.reset()  # torch stops compiling after a few models
             classifier = model_of(model)
             for source in self.data:
-                dataset, margin = data_of(model, source, classifier), fixed
+                dataset, margin = data_of(model, source, classifier), None
                 for experiment in self.experiments:
                     for trial in trials(experiment, model.label, source.label, classifier.size, self.limits):
-                        own = self._margin(trial, classifier, dataset, margin, say, given=fixed is not None)
+                        own = self._perform(trial, classifier, dataset, fixed, margin, say, bar)
                         margin = own if margin is None else margin
-                        _announce(trial, dataset, say, given=fixed is not None)
-                        with bar(len(dataset.spread(trial.images))) as progress:
-                            trial.perform(classifier, dataset, self.folder, progress, own, given=fixed is not None)
 
-    def _margin(
-        self, trial: Trial, classifier: Classifier, dataset: Dataset, known: float | None, say: Say, *, given: bool
-    ) -> float:
-        """As given, as in the trial's file, as known from the trial before, or measured."""
-        path = trial.path(self.folder)
-        if known is not None and (given or not path.exists()):
-            return known
-        engine = Engine(classifier, [built_cover(trial.declared[0], trial.patch, trial.image)])
-        margin, origin = run_margin(engine, dataset, recorded(path)[0])
-        say(f"margin {margin:.3g} ({origin})")
+    def _perform(
+        self, trial: Trial, classifier: Classifier, dataset: Dataset, fixed: float | None, known: float | None,
+        say: Say, bar: Bar,
+    ) -> float:  # fmt: skip
+        """Run a trial with the margin that is fixed, in its file, known from a trial before, or measured; return it."""
+        given, margin = fixed is not None, known if fixed is None else fixed
+        header = {} if given else recorded(trial.path(self.folder))[0]
+        engine = trial.engine(classifier, logarithms=given)
+        if margin is None or header:
+            margin, origin = run_margin(engine, dataset, header)
+            say(f"margin {margin:.3g} ({origin})")
+        left_out = [declared.name for declared in trial.declared if declared.in_logarithms and not given]
+        if left_out:
+            say(f"left out without --margin NUMBER: {'; '.join(left_out)}")
+        count = len(dataset.spread(trial.images))
+        few = f" (only {count}: a cover has so many masks)" if trial.few else ""
+        say(f"{trial.path(Path()).stem}: {len(trial.declared)} defences, {count:,} images{few}")
+        with bar(count) as progress:
+            trial.perform(engine, dataset, self.folder, progress, margin, logarithms=given)
         return margin
-
-
-def _announce(trial: Trial, dataset: Dataset, say: Say, *, given: bool) -> None:
-    left_out = [declared.name for declared in trial.declared if declared.in_logarithms and not given]
-    if left_out:
-        say(f"left out without --margin NUMBER: {'; '.join(left_out)}")
-    count = len(dataset.spread(trial.images))
-    few = f" (only {count}: a cover has so many masks)" if trial.few else ""
-    say(f"{trial.path(Path()).stem}: {len(trial.declared)} defences, {count:,} images{few}")
 
 
 def input_size(model: str) -> Size:
@@ -133,8 +134,7 @@ def input_size(model: str) -> Size:
     checkpoint = checkpoint_path(model)
     if checkpoint is not None:
         return read_card(checkpoint).size
-    timm = import_timm()
-    name = f"tf_{DEFAULT_MODEL.replace('-', '_')}" if model == DEFAULT_MODEL else model
+    timm, name = import_timm(), timm_name(model)
     if not timm.is_model(name):
         raise CertmaskError(f"expected a checkpoint with a card or a model name that timm knows, got {model!r}")
     height, width = timm.get_pretrained_cfg(name).input_size[1:]

@@ -11,6 +11,9 @@ from certmask.threat import Patch, Size
 PAPER_SIDE = 224
 """Every size in a declaration is in pixels of the paper's 224×224 input."""
 
+LINES = {"published": "published rule", "patchcleanser": "PatchCleanser"}
+FAMILIES = {"mlp": "MLP", "mixer": "MLP", "vit": "ViT", "deit": "ViT", "resnet": "ResNet"}
+
 
 def scaled(pixels: int, length: int) -> int:
     """The same part of an input that is ``length`` long, rounded up."""
@@ -45,17 +48,18 @@ class LabelledPatch:
 class DeclaredDefence:
     """A rule, as the command line calls it, on a cover: the mask has a side, or ``per_axis`` such masks cover once.
 
-    ``paper`` is the method's name in the paper's table, ``series`` the line of a plot that the defence is a point of.
+    ``paper`` is the method's name in the paper's table, ``series`` the line of a plot that the defence is a point of
+    where it is not that of its rule.
     """
 
     name: str
-    series: str
     rule: str
     tiling: str
     fold: Size = (1, 1)
     mask: int | None = None
     per_axis: int | None = None
     paper: str = ""
+    series: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,11 @@ class DeclaredDefence:
     @property
     def k(self) -> int:
         return self.fold[0] * self.fold[1]
+
+    @property
+    def line(self) -> str:
+        """The line of a plot that the defence is a point of."""
+        return self.series or LINES.get(self.rule, self.rule.replace("-", " "))
 
     @property
     def in_logarithms(self) -> bool:
@@ -104,23 +113,11 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Plot:
-    """What is drawn: one panel per ``(x, measure)``; with ``front`` a line through what nothing cheaper beats."""
-
-    panels: tuple[tuple[str, str], ...]
-    front: bool = False
-
-    @classmethod
-    def against(cls, x: str, *measures: str) -> Plot:
-        """Several measures against one thing: mask, patch, k, or the passes to answer or to prove."""
-        return cls(tuple((x, measure) for measure in measures))
-
-
-@dataclass(frozen=True)
 class Experiment:
     """One table or figure: which patches on which data, which defences, and what the paper says about them.
 
-    One without patches is arithmetic: nothing is run for it.
+    One without patches is arithmetic: nothing is run for it. ``panels`` says what is drawn: a measure against mask,
+    patch, k, or the passes to answer or to prove.
     """
 
     name: str
@@ -130,7 +127,7 @@ class Experiment:
     defences: Callable[[LabelledPatch], tuple[DeclaredDefence, ...]] = field(default=lambda _: (), repr=False)
     reported: tuple[Reported, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    plot: Plot | None = None
+    panels: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -146,17 +143,10 @@ class Experiment:
         """The patches for a data set; those of ImageNet where it is not one of the paper's."""
         return self.patches.get(data_key(data), self.patches.get("imagenet", ()))
 
-    def patch_called(self, slug: str) -> LabelledPatch | None:
-        """The patch that a file name speaks of."""
-        return next((patch for patch in self.every_patch if patch.slug == slug), None)
-
     def reported_for(self, defence: DeclaredDefence, model: str, data: str, patch: LabelledPatch) -> Reported | None:
         """What the paper says about this method, this family of models, this data set and patch."""
         wanted = (defence.paper, family(model), data_key(data), patch.label)
-        for reported in self.reported if defence.paper else ():
-            if (reported.method, reported.model, reported.data, reported.threat) == wanted:
-                return reported
-        return None
+        return next((r for r in self.reported if (r.method, r.model, r.data, r.threat) == wanted), None)
 
 
 def data_key(label: str) -> str:
@@ -166,8 +156,4 @@ def data_key(label: str) -> str:
 
 def family(model: str) -> str:
     """The paper's architecture that a model's name belongs to; empty if none."""
-    name = model.lower()
-    for family_name, words in (("MLP", ("mlp", "mixer")), ("ViT", ("vit", "deit")), ("ResNet", ("resnet",))):
-        if any(word in name for word in words):
-            return family_name
-    return ""
+    return next((name for word, name in FAMILIES.items() if word in model.lower()), "")

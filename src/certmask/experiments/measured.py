@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from certmask.errors import ResultsError
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
 from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, read_stretches
 from certmask.experiments.trials import FEW, mask_size
+from certmask.results.clusters import is_certified, split
 from certmask.results.columns import Figures, figures
-from certmask.results.file import read_results
-from certmask.results.run import Run, read_run
+from certmask.results.run import Run, begun_run
 from certmask.results.statistics import holm, mcnemar
 
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """Which model, data and patch a results file's name says, and what it holds."""
+    """Which model, data and patch the name of an experiment's results file says, and what it holds."""
 
+    experiment: Experiment
     model: str
     data: str
     patch: LabelledPatch
     few: bool
     run: Run
+
+    @property
+    def planned(self) -> int:
+        """How many images were to be examined."""
+        return int(self.run.data["images"])
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """One entry per defence, by name; an error if the file holds another than the experiment declares."""
+        stretches = read_stretches(unpacked_path(self.run.path))
+        declared, found = {one.name: one for one in self.experiment.defences(self.patch)}, {}
+        for measured in figures(self.run):
+            if measured.defence not in declared:
+                raise ResultsError(
+                    f"expected defences of {self.experiment.name} in {self.run.path}, got another: {measured.defence!r}"
+                )
+            one = declared[measured.defence]
+            _check_cover(one, self, measured)
+            timed = replace(measured, pass_milliseconds=milliseconds_per_pass(stretches))
+            reported = self.experiment.reported_for(one, self.model, self.data, self.patch)
+            found[one.name] = Entry(self, one, timed, joules_per_pass(stretches), reported)
+        return found
 
 
 @dataclass(frozen=True)
@@ -38,11 +62,6 @@ class Entry:
     reported: Reported | None
 
     @property
-    def planned(self) -> int:
-        """How many images were to be examined."""
-        return int(self.trial.run.data["images"])
-
-    @property
     def placed(self) -> int | None:
         """Masks with every copy counted, as the paper does."""
         cover = self.trial.run.cover(self.declared.name) or {}
@@ -54,16 +73,17 @@ class Entry:
 
 def finished_trials(experiment: Experiment, folder: Path) -> list[FinishedTrial]:
     """The results of an experiment under ``folder`` by model, data and patch; those without an image are left out."""
-    empty = unstarted(experiment, folder)
-    found = [_finished(experiment, path) for path in result_paths(experiment, folder) if path not in empty]
+    patches, found = {patch.slug: patch for patch in experiment.every_patch}, []
+    for run in filter(None, map(begun_run, result_paths(experiment, folder))):
+        *names, end = unpacked_path(run.path).stem.split("--")
+        patch = patches.get(end.removesuffix(FEW))
+        if len(names) != 2 or patch is None:
+            told = f"MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}"
+            raise ResultsError(f"expected {told}, got {run.path.name}")
+        found.append(FinishedTrial(experiment, names[0], names[1], patch, end.endswith(FEW), run))
     if not found:
         raise ResultsError(f"expected results of {experiment.name} in {folder / experiment.name}, got none")
     return sorted(found, key=lambda trial: (trial.model, trial.data, trial.patch.side, trial.few))
-
-
-def unstarted(experiment: Experiment, folder: Path) -> list[Path]:
-    """Results files of trials that were stopped before their first image was done: a header and no more."""
-    return [path for path in result_paths(experiment, folder) if not read_results(path)[1]]
 
 
 def result_paths(experiment: Experiment, folder: Path) -> list[Path]:
@@ -80,32 +100,6 @@ def unpacked_path(path: Path) -> Path:
     return path.with_suffix("") if path.suffix == ".gz" else path
 
 
-def _finished(experiment: Experiment, path: Path) -> FinishedTrial:
-    parts = unpacked_path(path).stem.split("--")
-    patch = experiment.patch_called(parts[-1].removesuffix(FEW))
-    if len(parts) != 3 or patch is None:
-        raise ResultsError(f"expected MODEL--DATA--PATCH.jsonl with a patch of {experiment.name}, got {path.name}")
-    return FinishedTrial(parts[0], parts[1], patch, parts[-1].endswith(FEW), read_run(path))
-
-
-def entries(experiment: Experiment, trial: FinishedTrial) -> list[Entry]:
-    """One entry per defence of a trial; an error if the file holds another defence than the experiment declares."""
-    stretches = read_stretches(unpacked_path(trial.run.path))
-    declared = {one.name: one for one in experiment.defences(trial.patch)}
-    found = []
-    for measured in figures(trial.run):
-        if measured.defence not in declared:
-            raise ResultsError(
-                f"expected defences of {experiment.name} in {trial.run.path}, got another: {measured.defence!r}"
-            )
-        one = declared[measured.defence]
-        _check_cover(one, trial, measured)
-        timed = replace(measured, pass_milliseconds=milliseconds_per_pass(stretches))
-        reported = experiment.reported_for(one, trial.model, trial.data, trial.patch)
-        found.append(Entry(trial, one, timed, joules_per_pass(stretches), reported))
-    return found
-
-
 def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figures) -> None:
     """The file must hold the cover that the experiment declares today."""
     patch, cover = trial.patch.on(measured.image), trial.run.cover(declared.name) or {}
@@ -117,7 +111,7 @@ def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figu
         )
 
 
-def unmeasured(experiment: Experiment, measured: Sequence[Entry]) -> list[Reported]:
+def unmeasured(experiment: Experiment, measured: Iterable[Entry]) -> list[Reported]:
     """What the paper reported and no trial here stands beside."""
     beside = {entry.reported for entry in measured}
     return [reported for reported in experiment.reported if reported not in beside]
@@ -129,8 +123,7 @@ class Paired:
 
     comparison: Comparison
     trial: FinishedTrial
-    first_certified: int
-    second_certified: int
+    certified: tuple[int, ...]
     gained: int
     lost: int
     adjusted: float | None = None
@@ -143,20 +136,12 @@ class Paired:
 
 def paired(comparisons: Sequence[Comparison], found: Sequence[FinishedTrial]) -> list[Paired]:
     """The comparisons in every trial that has both defences and more than a handful of images."""
-    pairs = [
-        _paired(comparison, trial)
-        for trial in found
-        for comparison in comparisons
-        if not trial.few and {comparison.first, comparison.second} <= trial.run.defences.keys()
-    ]
+    pairs = []
+    for trial in (trial for trial in found if not trial.few):
+        for comparison in comparisons:
+            names, rows = (comparison.first, comparison.second), trial.run.rows
+            if {*names} <= trial.run.defences.keys():
+                certified = tuple(sum(is_certified(row, name) for row in rows) for name in names)
+                pairs.append(Paired(comparison, trial, certified, *split(trial.run, *names)))
     adjusted = iter(holm([pair.chance for pair in pairs if pair.chance is not None]))
     return [pair if pair.chance is None else replace(pair, adjusted=next(adjusted)) for pair in pairs]
-
-
-def _paired(comparison: Comparison, trial: FinishedTrial) -> Paired:
-    held = [
-        tuple(row["defences"][name]["certified"] is True for name in (comparison.first, comparison.second))
-        for row in trial.run.rows
-    ]
-    certified = (sum(first for first, _ in held), sum(second for _, second in held))
-    return Paired(comparison, trial, *certified, held.count((True, False)), held.count((False, True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Plot, Reported
+from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
 from certmask.threat import Size
 
 PAPER_MODELS = ("resnetv2_50x1_bit.goog_distilled_in1k", "vit_base_patch16_224", "resmlp_24_224.fb_distilled_in1k")
@@ -33,48 +33,24 @@ MASKS_WITHIN = (
     "The masks of k = 1 are among those of k = 6, so the first passes wherever the second does: only how much more "
     "often is measured."
 )
-DETECTION_PANELS = ("clean_accuracy", "published_test", "certified_detection", "false_alerts")
+DETECTION_MEASURES = ("clean_accuracy", "published_test", "certified_detection", "false_alerts")
 
 
-def undefended(paper: str = "") -> DeclaredDefence:
-    return DeclaredDefence("undefended", "undefended", "undefended", "patchcleanser", per_axis=6, paper=paper)
-
-
-def published(name: str, tiling: str, mask: int, fold: Size, paper: str = "") -> DeclaredDefence:
-    """The paper's rule and, as we read it, its test: no guarantee against an adaptive attacker."""
-    return DeclaredDefence(name, "published rule", "published", tiling, fold, mask, paper=paper)
-
-
-def jury_detection(name: str, tiling: str, mask: int, fold: Size) -> DeclaredDefence:
-    return DeclaredDefence(name, "jury detection", "jury-detection", tiling, fold, mask)
-
-
-def unanimity_and_juries(settings: Mapping[str, tuple[int, Size]]) -> tuple[DeclaredDefence, ...]:
-    """The published rule and jury detection on the Offset cover of every mask and fold, by what tells them apart."""
+def unanimity_and_juries(settings: Mapping[str, tuple[Size, int]]) -> tuple[DeclaredDefence, ...]:
+    """The published rule and jury detection on the Offset cover of every fold and mask, by what tells them apart."""
     return (
-        *(published(f"published{of}", "offset", *size, paper=of.strip(", ")) for of, size in settings.items()),
-        *(jury_detection(f"jury detection{of}", "offset", *size) for of, size in settings.items()),
-    )
+        *(DeclaredDefence(f"published{of}", "published", "offset", *size, paper=of.strip(", "))
+          for of, size in settings.items()),
+        *(DeclaredDefence(f"jury detection{of}", "jury-detection", "offset", *size) for of, size in settings.items()),
+    )  # fmt: skip
 
 
-def patchcleanser(per_axis: int, challenger: bool = False, paper: str = "") -> DeclaredDefence:
-    """PatchCleanser's own grid."""
-    name = f"PatchCleanser{' challenger' if challenger else ''} {per_axis}×{per_axis}"
-    rule = "patchcleanser-challenger" if challenger else "patchcleanser"
-    return DeclaredDefence(name, "PatchCleanser", rule, "patchcleanser", per_axis=per_axis, paper=paper)
-
-
-def jury_recovery(
-    name: str, fold: Size, pairs: str, *, mask: int | None = None, per_axis: int | None = None,
-    aggregate: str = "mean probability", series: str = "jury recovery",
-) -> DeclaredDefence:  # fmt: skip
-    parameters = {"pairs": pairs, "aggregate": aggregate}
-    return DeclaredDefence(name, series, "jury-recovery", "spread", fold, mask, per_axis, parameters=parameters)
-
-
-JURIES = jury_recovery("jury recovery k=4, aligned", (2, 2), "aligned", per_axis=4)
+CLEANSER = DeclaredDefence("PatchCleanser 6×6", "patchcleanser", "patchcleanser", per_axis=6, paper="PC")
+JURIES = DeclaredDefence(
+    "jury recovery k=4, aligned", "jury-recovery", "spread", (2, 2), per_axis=4, parameters={"pairs": "aligned"}
+)
 AT_THE_SAME_PRICE = Comparison(
-    "juries at fold 2×2 against PatchCleanser, at most 881 and 666 passes", JURIES.name, "PatchCleanser 6×6"
+    "juries at fold 2×2 against PatchCleanser, at most 881 and 666 passes", JURIES.name, CLEANSER.name
 )
 
 PRINTED_1 = """
@@ -123,14 +99,14 @@ def printed(text: str, place: str, patches: Mapping[str, tuple[LabelledPatch, ..
 def defences_1(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     mask = MASKS[patch.label]
     return (
-        undefended(),
-        published("published k=6", "offset", mask, PAPER_FOLD, paper="CM"),
-        jury_detection("jury detection k=6", "offset", mask, PAPER_FOLD),
-        DeclaredDefence("Minority Reports k=6", "Minority Reports", "minority-reports", "offset", PAPER_FOLD, mask),
-        published("published, exact minimum k=1", "minimal", mask, (1, 1)),
-        jury_detection("jury detection, exact minimum k=1", "minimal", mask, (1, 1)),
-        patchcleanser(6, paper="PC"),
-        patchcleanser(6, challenger=True),
+        DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
+        DeclaredDefence("published k=6", "published", "offset", PAPER_FOLD, mask, paper="CM"),
+        DeclaredDefence("jury detection k=6", "jury-detection", "offset", PAPER_FOLD, mask),
+        DeclaredDefence("Minority Reports k=6", "minority-reports", "offset", PAPER_FOLD, mask),
+        DeclaredDefence("published, exact minimum k=1", "published", "minimal", (1, 1), mask),
+        DeclaredDefence("jury detection, exact minimum k=1", "jury-detection", "minimal", (1, 1), mask),
+        CLEANSER,
+        DeclaredDefence("PatchCleanser challenger 6×6", "patchcleanser-challenger", "patchcleanser", per_axis=6),
         JURIES,
     )
 
@@ -154,7 +130,7 @@ TABLE1 = Experiment(
 
 TABLE2 = Experiment(
     "table2", "Clean accuracy of the undefended models", "Table 2", {"imagenet": (LabelledPatch("none", 32),)},
-    lambda _: (undefended(paper="vanilla"),),
+    lambda _: (DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6, paper="vanilla"),),
     reported=tuple(Reported("vanilla", model, data, "none", "Table 2", clean)
                    for model, row in PRINTED_2.items() for data, clean in zip(SHARES, row, strict=True)),
 )  # fmt: skip
@@ -167,18 +143,16 @@ ONE_PAVEMENT = (
 )
 
 
-def defences_3(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
-    return (
-        published("published, Replicated k=6", "replicated", 56, PAPER_FOLD, paper="Replicated"),
-        published("published, Replicated k=1", "replicated", 56, (1, 1)),
-        published("published, Offset k=6", "offset", 56, PAPER_FOLD, paper="Offset"),
-        jury_detection("jury detection, Replicated k=6", "replicated", 56, PAPER_FOLD),
-        jury_detection("jury detection, Offset k=6", "offset", 56, PAPER_FOLD),
-    )
-
+DEFENCES_3 = (
+    DeclaredDefence("published, Replicated k=6", "published", "replicated", PAPER_FOLD, 56, paper="Replicated"),
+    DeclaredDefence("published, Replicated k=1", "published", "replicated", (1, 1), 56),
+    DeclaredDefence("published, Offset k=6", "published", "offset", PAPER_FOLD, 56, paper="Offset"),
+    DeclaredDefence("jury detection, Replicated k=6", "jury-detection", "replicated", PAPER_FOLD, 56),
+    DeclaredDefence("jury detection, Offset k=6", "jury-detection", "offset", PAPER_FOLD, 56),
+)
 
 TABLE3 = Experiment(
-    "table3", "Replicated against Offset Tiling, k = 6", "Table 3", LARGEST, defences_3,
+    "table3", "Replicated against Offset Tiling, k = 6", "Table 3", LARGEST, lambda _: DEFENCES_3,
     reported=printed(PRINTED_3, "Table 3", LARGEST),
     comparisons=(
         Comparison("published test: Replicated against Offset", "published, Replicated k=6", "published, Offset k=6"),
@@ -197,14 +171,14 @@ FOLDS_4 = {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 2), 5: (1, 5), 6: (2, 3)}
 
 TABLE4 = Experiment(
     "table4", "Coverage k = 1 … 6, Offset Tiling", "Table 4", LARGEST,
-    lambda _: unanimity_and_juries({f" k={k}": (56, fold) for k, fold in FOLDS_4.items()}),
+    lambda _: unanimity_and_juries({f" k={k}": (fold, 56) for k, fold in FOLDS_4.items()}),
     reported=tuple(Reported(f"k={k}", "ViT", "imagenet", "3 %", "Table 4", *row) for k, row in PRINTED_4.items()),
     comparisons=(
         Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6", SAME_COVER),
         Comparison("published test: k = 1 against k = 6", "published k=1", "published k=6", MASKS_WITHIN),
         Comparison("juries: k = 6 against k = 1", "jury detection k=6", "jury detection k=1"),
     ),
-    plot=Plot.against("k", *DETECTION_PANELS),
+    panels=tuple(("k", measure) for measure in DETECTION_MEASURES),
     notes=(
         "The paper gives k = 3 × 2 only for k = 6; here k is 1×1, 2×1, 3×1, 2×2, 5×1, 3×2 (x × y).",
         ONE_PAVEMENT,

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from operator import itemgetter
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from certmask.experiments.arithmetic import K, mask_counts
-from certmask.experiments.experiment import Experiment, Reported
+from certmask.experiments.experiment import PAPER_SIDE, Experiment, Reported
 from certmask.experiments.measured import Entry, FinishedTrial, Paired
+from certmask.experiments.paper_tables import MASKS, PAPER_FOLD, SIDES
 from certmask.experiments.trials import Trial
-from certmask.report.tables import Cell, Heading, Table, full_table
-from certmask.results.columns import COLUMNS, Column, csv_record
+from certmask.geometry import minimum_masks
+from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
+from certmask.report.tables import Table, full_table
+from certmask.results.columns import COLUMNS, Column, json_record
 from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, WORDS, Kind
+from certmask.threat import Patch, Size
 
 PAPER, OURS, PASSES = "paper, %", "measured, %", "passes"
 FORMULAS, EXACT = "the paper's formulas", "exact minimum"
+K = PAPER_FOLD[0] * PAPER_FOLD[1]
 
 
 class _Written(Kind):
@@ -26,17 +29,7 @@ class _Written(Kind):
     words = False
 
 
-class _Copies(Kind):
-    """Different masks and, beside them, how many are placed where some are copies."""
-
-    words = False
-
-    def long(self, value: Any) -> tuple[str, str]:
-        masks, placed = value
-        return f"{masks:,}", f"({placed:,} placed)" if placed != masks else ""
-
-
-WRITTEN, COPIES = _Written(), _Copies()
+WRITTEN = _Written()
 OWN = {column.key: column for column in COLUMNS}
 
 
@@ -47,11 +40,9 @@ def own(key: str, heading: str, group: str = "") -> Column[Entry]:
 
 def patch_text(entry: Entry) -> str | None:
     """The patch as the experiment calls it, and its side on this model's input."""
-    if entry.trial.patch.label == "none":
-        return None
-    height, width = entry.measured.patch
+    label, (height, width) = entry.trial.patch.label, entry.measured.patch
     size = f"{height}×{width} px"
-    return size if entry.trial.patch.label == f"{height} px" else f"{entry.trial.patch.label} ({size})"
+    return None if label == "none" else size if label == f"{height} px" else f"{label} ({size})"
 
 
 def reported_text(reported: Reported | None, what: str) -> str | None:
@@ -60,9 +51,15 @@ def reported_text(reported: Reported | None, what: str) -> str | None:
     return None if value is None else f"{getattr(reported, f'{what}_sign')} {value:.1f}".strip()
 
 
+def _masks(entry: Entry) -> str | None:
+    """Different masks and, beside them, how many are placed where some are copies."""
+    masks, placed = entry.measured.masks, entry.placed
+    return f"{masks:,}{f' ({placed:,} placed)' if placed != masks else ''}" if masks else None
+
+
 def _images(entry: Entry) -> str:
-    found = entry.measured.images
-    return f"{found:,}" if found == entry.planned else f"{found:,} of {entry.planned:,}"
+    found, planned = entry.measured.images, entry.trial.planned
+    return f"{found:,}" if found == planned else f"{found:,} of {planned:,}"
 
 
 MEASURED: list[Column[Entry]] = [
@@ -71,7 +68,7 @@ MEASURED: list[Column[Entry]] = [
     Column("patch", WRITTEN, patch_text, "patch"),
     Column("defence", WORDS, lambda e: f"{e.declared.name}{' *' if e.trial.few else ''}", "defence"),
     Column("mask", EXTENT, lambda e: e.measured.mask if e.measured.masks else None, "mask"),
-    Column("masks", COPIES, lambda e: (e.measured.masks, e.placed) if e.measured.masks else None, "masks"),
+    Column("masks", WRITTEN, _masks, "masks"),
     Column("reported_clean", WRITTEN, lambda e: reported_text(e.reported, "clean"), "clean", PAPER),
     Column("reported_robust", WRITTEN, lambda e: reported_text(e.reported, "robust"), "robust", PAPER),
     own("clean_accuracy", "clean", OURS),
@@ -102,25 +99,9 @@ NOTES = (
 
 def measured_table(experiment: Experiment, found: Sequence[Entry]) -> Table:
     """What the paper reported and what was measured, in groups of columns of their own."""
-    few = (
-        ["*: only a handful of images, because the cover has so many masks."] if any(e.trial.few for e in found) else []
-    )
-    return full_table(f"{experiment.title} ({experiment.place})", MEASURED, found, (*experiment.notes, *few, *NOTES))
-
-
-def entry_record(entry: Entry) -> dict[str, Any]:
-    """Plain data: ``reported`` in percent as printed, ``measured`` from 0 to 1; never mixed."""
-    costs = [column for column in MEASURED if "joules" in column.key]
-    extra = {"masks_placed": entry.placed, "few_images_only": entry.trial.few, **csv_record(costs, entry)}
-    return {
-        "model": entry.trial.model,
-        "data": entry.trial.data,
-        "patch": entry.trial.patch.label,
-        "defence": entry.declared.name,
-        "k": entry.declared.k,
-        "reported": asdict(entry.reported) if entry.reported else None,
-        "measured": {**csv_record(COLUMNS, entry.measured), **extra},
-    }
+    few = "*: only a handful of images, because the cover has so many masks."
+    notes = (*experiment.notes, *([few] if any(entry.trial.few for entry in found) else []), *NOTES)
+    return full_table(f"{experiment.title} ({experiment.place})", MEASURED, found, notes)
 
 
 PAIRED: list[Column[Paired]] = [
@@ -131,8 +112,8 @@ PAIRED: list[Column[Paired]] = [
     Column("first", WORDS, lambda p: p.comparison.first, "first"),
     Column("second", WORDS, lambda p: p.comparison.second, "second"),
     Column("images", COUNT, lambda p: len(p.trial.run.rows), "images"),
-    Column("first_certified", COUNT, lambda p: p.first_certified, "first certifies"),
-    Column("second_certified", COUNT, lambda p: p.second_certified, "second certifies"),
+    Column("first_certified", COUNT, lambda p: p.certified[0], "first certifies"),
+    Column("second_certified", COUNT, lambda p: p.certified[1], "second certifies"),
     Column("gained", COUNT, lambda p: p.gained, "gained"),
     Column("lost", COUNT, lambda p: p.lost, "lost"),
     Column("note", WORDS, lambda p: p.comparison.theorem),
@@ -170,24 +151,17 @@ def reported_table(reported: Sequence[Reported]) -> Table:
 
 def other_methods_table(experiment: Experiment) -> Table:
     """The paper's figures for methods that certmask does not have: one row each, one column per data set and patch."""
-    others = [reported for reported in experiment.reported if reported.method not in experiment.methods]
-    figures = {(r.method, r.model, r.data, r.threat): r for r in others}
-
-    def text(method: str, model: str, data: str, threat: str) -> str:
-        found = figures.get((method, model, data, threat))
-        return " / ".join(reported_text(found, what) or NOTHING for what in ("clean", "robust"))
-
-    settings = dict.fromkeys((r.data, r.threat) for r in others)
-    heads = [Heading("method", words=True), *(Heading(f"{data} {threat}") for data, threat in settings)]
-    rows = [
-        [
-            Cell(f"{method} ({model})" if model else method),
-            *(Cell(text(method, model, *setting)) for setting in settings),
-        ]
-        for method, model in dict.fromkeys((r.method, r.model) for r in others)
-    ]
-    notes = ("Clean / robust accuracy in percent, as the paper reports them; certmask does not have these methods.",)
-    return Table(f"Other methods ({experiment.place})", heads, rows, notes)
+    others: dict[str, dict[str, str]] = {}
+    for reported in experiment.reported:
+        if reported.method not in experiment.methods:
+            name = f"{reported.method} ({reported.model})" if reported.model else reported.method
+            figures = (reported_text(reported, what) or NOTHING for what in ("clean", "robust"))
+            row = others.setdefault(name, {"method": name})
+            row[f"{reported.data} {reported.threat}"] = " / ".join(figures)
+    keys = dict.fromkeys(key for row in others.values() for key in row)
+    columns = [Column(key, WORDS if key == "method" else WRITTEN, methodcaller("get", key), key) for key in keys]
+    note = "Clean / robust accuracy in percent, as the paper reports them; certmask does not have these methods."
+    return full_table(f"Other methods ({experiment.place})", columns, list(others.values()), (note,))
 
 
 def _said(trial: FinishedTrial, part: str, key: str) -> str:
@@ -213,19 +187,33 @@ def runs_table(found: Sequence[FinishedTrial], unstarted: Sequence[Path]) -> Tab
     return full_table("Runs", RUNS, found, [f"No image is done yet in {path.name}." for path in unstarted])
 
 
-MASK_COUNTS: list[Column[dict[str, Any]]] = [
-    Column("patch", WORDS, itemgetter("patch"), "patch on 224"),
-    Column("side", COUNT, itemgetter("side"), "side"),
-    Column("mask", COUNT, itemgetter("mask"), "mask"),
-    Column("paper_once", COUNT, itemgetter("paper_once"), "k = 1", FORMULAS),
-    Column("paper_offset", COUNT, itemgetter("paper_offset"), f"Offset, k = {K}", FORMULAS),
-    Column("paper_bound", COUNT, itemgetter("paper_bound"), f"lower bound, k = {K}", FORMULAS),
-    Column("exact_once", COUNT, itemgetter("exact_once"), "k = 1", EXACT),
-    Column("exact_k", COUNT, itemgetter("exact_k"), f"k = {K}", EXACT),
+def _setting(label: str) -> tuple[Size, Patch, Size]:
+    """Image, patch and mask of the paper's Table 1."""
+    return (PAPER_SIDE, PAPER_SIDE), Patch(SIDES[label], SIDES[label]), (MASKS[label], MASKS[label])
+
+
+MASK_COUNTS: list[Column[str]] = [
+    Column("patch", WORDS, str, "patch on 224"),
+    Column("side", COUNT, SIDES.get, "side"),
+    Column("mask", COUNT, MASKS.get, "mask"),
+    Column("paper_once", COUNT, lambda label: replicated_count(*_setting(label), 1), "k = 1", FORMULAS),
+    Column("exact_once", COUNT, lambda label: minimum_masks(*_setting(label), 1), "k = 1", EXACT),
     Column(
-        "surplus", WRITTEN, lambda c: f"{100 * (c['paper_offset'] / c['exact_k'] - 1):.0f} %", "Offset above minimum"
+        "paper_offset", COUNT, lambda label: offset_count(*_setting(label), PAPER_FOLD), f"Offset, k = {K}", FORMULAS
     ),
+    Column("paper_bound", COUNT, lambda label: theorem3_bound(*_setting(label), K), f"lower bound, k = {K}", FORMULAS),
+    Column("exact_k", COUNT, lambda label: minimum_masks(*_setting(label), K), f"k = {K}", EXACT),
 ]
+
+
+def mask_counts() -> list[dict[str, Any]]:
+    """Masks for every patch and mask of the paper's Table 1 on a 224×224 input."""
+    return [json_record(MASK_COUNTS, label) for label in SIDES]
+
+
+def _surplus(label: str) -> str:
+    setting = _setting(label)
+    return f"{100 * (offset_count(*setting, PAPER_FOLD) / minimum_masks(*setting, K) - 1):.0f} %"
 
 
 def counts_table(title: str) -> Table:
@@ -235,7 +223,9 @@ def counts_table(title: str) -> Table:
         "bound (Theorem 3) lies above what is needed. The exact minimum is proved for masks that do not wrap.",
         "At 0.4 % Offset Tiling's stride is below one pixel: masks repeat.",
     )
-    return full_table(title, MASK_COUNTS, mask_counts(), notes)
+    by_group = sorted(MASK_COUNTS, key=lambda column: column.group == EXACT)
+    surplus = Column("surplus", WRITTEN, _surplus, "Offset above minimum")
+    return full_table(title, [*by_group, surplus], list(SIDES), notes)
 
 
 PLAN: list[Column[tuple[Trial, int, int]]] = [

@@ -4,38 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Plot, Reported
-from certmask.experiments.paper_tables import (
-    AT_THE_SAME_PRICE,
-    DETECTION_PANELS,
-    JURIES,
-    MASKS,
-    PAPER_FOLD,
-    PATCHES,
-    SAME_COVER,
-    TWO_PERCENT,
-    jury_detection,
-    jury_recovery,
-    patchcleanser,
-    published,
-    unanimity_and_juries,
-)
+from certmask.experiments import paper_tables as paper
+from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
+from certmask.experiments.paper_tables import CLEANSER, JURIES, PAPER_FOLD, unanimity_and_juries
+from certmask.threat import Size
 
 MASK_TEXT = "Detailed Parameter Analysis, mask size (text)"
 PATCH_TEXT = "Detailed Parameter Analysis, patch sizes (text)"
 CNN, VIT = "Appendix D, convolutional networks", "Appendix D, vision transformers"
 JURIES_AT_120 = Comparison(
-    "juries against unanimity at mask 120", "jury detection, mask 120", "published, mask 120", SAME_COVER
+    "juries against unanimity at mask 120", "jury detection, mask 120", "published, mask 120", paper.SAME_COVER
 )
 
 
 def of_masks(sides: Iterable[int]) -> tuple[DeclaredDefence, ...]:
-    return unanimity_and_juries({f", mask {side}": (side, PAPER_FOLD) for side in sides})
+    return unanimity_and_juries({f", mask {side}": (PAPER_FOLD, side) for side in sides})
 
 
 FIGURE_MASK_SIZE = Experiment(
     "figure-mask-size", "Effect of the mask size, k = 6", "Figure: the effect of mask size on defense performance",
-    TWO_PERCENT, lambda _: of_masks((40, 48, 56, 64, 80, 96, 120)),
+    paper.TWO_PERCENT, lambda _: of_masks((40, 48, 56, 64, 80, 96, 120)),
     reported=(
         Reported("mask 40", "ViT", "imagenet", "2 %", MASK_TEXT, robust=76.0, robust_sign="about"),
         Reported("mask 120", "ViT", "imagenet", "2 %", MASK_TEXT, robust=62.0, robust_sign="about"),
@@ -44,7 +32,7 @@ FIGURE_MASK_SIZE = Experiment(
         Comparison("published test: mask 40 against mask 120", "published, mask 40", "published, mask 120"),
         JURIES_AT_120,
     ),
-    plot=Plot.against("mask", *DETECTION_PANELS),
+    panels=tuple(("mask", measure) for measure in paper.DETECTION_MEASURES),
     notes=(
         "The paper does not say which patch this figure is about; 2 % is our reading (a 3 % patch leaves a mask of 40 "
         "pixels an effective coverage of one pixel: 301,056 masks).",
@@ -56,9 +44,9 @@ def larger_patches(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     """The mask is as much larger than the patch as for the 2 % patch of Table 1."""
     mask = patch.side + 16
     return (
-        published("published k=6", "offset", mask, PAPER_FOLD, paper="CM"),
-        jury_detection("jury detection k=6", "offset", mask, PAPER_FOLD),
-        patchcleanser(6, paper="PC"),
+        DeclaredDefence("published k=6", "published", "offset", PAPER_FOLD, mask, paper="CM"),
+        DeclaredDefence("jury detection k=6", "jury-detection", "offset", PAPER_FOLD, mask),
+        CLEANSER,
         JURIES,
     )
 
@@ -72,10 +60,11 @@ FIGURE_PATCH_SIZE = Experiment(
         Reported("PC", "ViT", "imagenet", "130 px", PATCH_TEXT, robust=0.0, robust_sign="about"),
     ),
     comparisons=(
-        Comparison("juries against unanimity", "jury detection k=6", "published k=6", SAME_COVER),
-        AT_THE_SAME_PRICE,
+        Comparison("juries against unanimity", "jury detection k=6", "published k=6", paper.SAME_COVER),
+        paper.AT_THE_SAME_PRICE,
     ),
-    plot=Plot.against("patch", "clean_accuracy", "published_test", "certified_detection", "certified_recovery"),
+    panels=(("patch", "clean_accuracy"), ("patch", "published_test"), ("patch", "certified_detection"),
+            ("patch", "certified_recovery")),
     notes=("The paper does not give the masks of these figures; here the mask is 16 pixels larger than the patch.",),
 )  # fmt: skip
 
@@ -84,7 +73,8 @@ PRINTED_D = {56: (81.7, 68.5), 88: (79.9, 61.4), 120: (79.5, 54.3)}
 
 APPENDIX_D = Experiment(
     "appendix-d", "Larger masks, k = 6", "Appendix D",
-    {"imagenet": (PATCHES["2 %"], PATCHES["3 %"])}, lambda patch: of_masks(sorted({MASKS[patch.label], *PRINTED_D})),
+    {"imagenet": (paper.PATCHES["2 %"], paper.PATCHES["3 %"])},
+    lambda patch: of_masks(sorted({paper.MASKS[patch.label], *PRINTED_D})),
     reported=(
         *(Reported(f"mask {side}", "ResNet", "imagenet", "2 %", CNN, *row) for side, row in PRINTED_D.items()),
         Reported("mask 48", "ViT", "imagenet", "2 %", VIT, 84.5, 75.5),
@@ -94,7 +84,7 @@ APPENDIX_D = Experiment(
         Comparison("published test: mask 56 against mask 120", "published, mask 56", "published, mask 120"),
         JURIES_AT_120,
     ),
-    plot=Plot.against("mask", *DETECTION_PANELS),
+    panels=tuple(("mask", measure) for measure in paper.DETECTION_MEASURES),
     notes=(
         'The paper says "2 % patch", but its figures for mask 56 are those of Table 1 for 3 %: both patches are run.',
         "The ViT figures are those of Table 1 for 2 % (mask 48). MSGreedyCutout is a way to train: its figure is given "
@@ -105,17 +95,15 @@ APPENDIX_D = Experiment(
 FOLDS = {1: (1, 1), 2: (1, 2), 4: (2, 2), 6: (2, 3), 9: (3, 3)}
 
 
-def by_fold(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
-    return tuple(
-        defence
-        for k, fold in FOLDS.items()
-        for defence in (
-            published(f"published k={k}", "spread", 80, fold),
-            jury_detection(f"jury detection k={k}", "spread", 80, fold),
-            DeclaredDefence(f"PatchCleanser's rule k={k}", "PatchCleanser's rule", "patchcleanser", "spread", fold, 80),
-            *(jury_recovery(f"jury recovery k={k}, {pairs}", fold, pairs, mask=80,
-                            series=f"jury recovery, {pairs} pairs") for pairs in ("all", "aligned")),
-        )
+def by_fold(k: int, fold: Size) -> tuple[DeclaredDefence, ...]:
+    return (
+        DeclaredDefence(f"published k={k}", "published", "spread", fold, 80),
+        DeclaredDefence(f"jury detection k={k}", "jury-detection", "spread", fold, 80),
+        DeclaredDefence(f"PatchCleanser's rule k={k}", "patchcleanser", "spread", fold, 80,
+                        series="PatchCleanser's rule"),
+        *(DeclaredDefence(f"jury recovery k={k}, {pairs}", "jury-recovery", "spread", fold, 80,
+                          series=f"jury recovery, {pairs} pairs", parameters={"pairs": pairs})
+          for pairs in ("all", "aligned")),
     )  # fmt: skip
 
 
@@ -127,13 +115,14 @@ def against_one_mask(k: int, pairs: str) -> Comparison:
 
 
 FOLD = Experiment(
-    "fold", "Recovery and detection against the fold, mask 80", "beyond the paper", TWO_PERCENT, by_fold,
+    "fold", "Recovery and detection against the fold, mask 80", "beyond the paper", paper.TWO_PERCENT,
+    lambda _: tuple(defence for k, fold in FOLDS.items() for defence in by_fold(k, fold)),
     comparisons=(
         *(against_one_mask(k, pairs) for k in (4, 9) for pairs in ("aligned", "all")),
-        Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6", SAME_COVER),
+        Comparison("juries against unanimity at k = 6", "jury detection k=6", "published k=6", paper.SAME_COVER),
         Comparison("juries: k = 9 against k = 1", "jury detection k=9", "jury detection k=1"),
     ),
-    plot=Plot.against("k", "published_test", "certified_detection", "false_alerts", "certified_recovery"),
+    panels=(("k", "published_test"), ("k", "certified_detection"), ("k", "false_alerts"), ("k", "certified_recovery")),
 )  # fmt: skip
 
 PRICED_MASKS = (112, 96, 80, 64)
@@ -144,7 +133,8 @@ ALL_PAIRS_FROM = {4: 64, 9: 80}
 def by_price(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     """PatchCleanser's grids have masks of 96, 80, 64, 53, 48 for the 2 % patch."""
     return (
-        *(patchcleanser(per_axis) for per_axis in (3, 4, 6, 9, 12)),
+        *(DeclaredDefence(f"PatchCleanser {n}×{n}", "patchcleanser", "patchcleanser", per_axis=n)
+          for n in (3, 4, 6, 9, 12)),
         *(priced(mask, k, "aligned") for mask in PRICED_MASKS for k in (4, 9)),
         *(priced(mask, k, "all") for mask in PRICED_MASKS for k in (4, 9) if mask >= ALL_PAIRS_FROM[k]),
         *(priced(mask, 4, "aligned", aggregate) for mask in PRICED_MASKS
@@ -152,14 +142,16 @@ def by_price(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     )  # fmt: skip
 
 
-def priced(mask: int, k: int, pairs: str, aggregate: str = "mean probability") -> DeclaredDefence:
-    of = "" if aggregate == "mean probability" else f", {aggregate}"
-    name, series = f"jury recovery k={k}, mask {mask}, {pairs}{of}", f"juries k={k}, {pairs}{of}"
-    return jury_recovery(name, FOLDS[k], pairs, mask=mask, aggregate=aggregate, series=series)
+def priced(mask: int, k: int, pairs: str, aggregate: str = "") -> DeclaredDefence:
+    of, parameters = (f", {aggregate}", {"aggregate": aggregate}) if aggregate else ("", {})
+    return DeclaredDefence(
+        f"jury recovery k={k}, mask {mask}, {pairs}{of}", "jury-recovery", "spread", FOLDS[k], mask,
+        series=f"juries k={k}, {pairs}{of}", parameters={"pairs": pairs, **parameters},
+    )  # fmt: skip
 
 
 PARETO = Experiment(
-    "pareto", "Certified recovery against passes", "beyond the paper", TWO_PERCENT, by_price,
+    "pareto", "Certified recovery against passes", "beyond the paper", paper.TWO_PERCENT, by_price,
     comparisons=tuple(
         Comparison(question, f"jury recovery {juries}", f"PatchCleanser {grid}")
         for question, juries, grid in (
@@ -173,7 +165,5 @@ PARETO = Experiment(
             ("fold 3×3 against PatchCleanser, at most 9,178 and 10,440 passes", "k=9, mask 64, aligned", "12×12"),
         )
     ),
-    plot=Plot(
-        (("proof", "certified_recovery"), ("answer", "certified_recovery"), ("answer", "clean_accuracy")), front=True
-    ),
+    panels=(("proof", "certified_recovery"), ("answer", "certified_recovery"), ("answer", "clean_accuracy")),
 )  # fmt: skip

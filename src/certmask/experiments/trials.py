@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +18,7 @@ from certmask.errors import CertmaskError
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, scaled
 from certmask.experiments.meter import Meter, add_stretch, energy_counter
 from certmask.geometry import smallest_mask
-from certmask.rules import JuryRecovery, PatchCleanser, Undefended
+from certmask.rules import Undefended
 from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Patch, Size
 
@@ -28,11 +27,11 @@ FEW = "-few"
 
 def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
     """The mask on another input; always larger than the patch, as the paper's formulas ask."""
-    if declared.mask is not None:
-        sides = scaled(declared.mask, image[0]), scaled(declared.mask, image[1])
-        return max(sides[0], patch.height + 1), max(sides[1], patch.width + 1)
-    assert declared.per_axis is not None
-    return smallest_mask(image, patch, (declared.per_axis, declared.per_axis))
+    if declared.per_axis is not None:
+        return smallest_mask(image, patch, (declared.per_axis, declared.per_axis))
+    assert declared.mask is not None
+    sides = scaled(declared.mask, image[0]), scaled(declared.mask, image[1])
+    return max(sides[0], patch.height + 1), max(sides[1], patch.width + 1)
 
 
 def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size) -> Cover:
@@ -43,9 +42,8 @@ def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size)
 
 @lru_cache(maxsize=256)
 def _cover(tiling: str, image: Size, patch: Patch, mask: Size, fold: Size) -> Cover:
-    if tiling == "patchcleanser":
-        return TILINGS[tiling](image, patch, mask=mask)
-    return TILINGS[tiling](image, patch, mask, fold)
+    folded = {} if tiling == "patchcleanser" else {"fold": fold}
+    return TILINGS[tiling](image, patch, mask=mask, **folded)
 
 
 def built_defence(
@@ -96,26 +94,23 @@ class Trial:
         singles = {mask.footprint(self.image) for defence in defences for mask in defence.cover.masks}
         pairs: dict[Cover, int] = {}
         for defence in defences:
-            pairs[defence.cover] = max(pairs.get(defence.cover, 0), _pairs(defence))
+            pairs[defence.cover] = max(pairs.get(defence.cover, 0), defence.rule.most_pairs(defence.cover))
         return len(singles) + 1, sum(pairs.values())
 
+    def engine(self, classifier: Classifier, *, logarithms: bool) -> Engine:
+        """The engine for all defences to run: the one that measures their margin is the one that then certifies."""
+        return Engine(classifier, engine_covers(self.defences(0.0, logarithms=logarithms)))
+
     def perform(
-        self, classifier: Classifier, dataset: Dataset, folder: Path, progress: Progress, margin: float, *, given: bool
+        self, engine: Engine, dataset: Dataset, folder: Path, progress: Progress, margin: float, *, logarithms: bool
     ) -> None:
-        """Do, or continue; ``given`` says that the user chose the margin, so that it may be one in logarithms."""
-        meter = Meter(progress, energy_counter(classifier.device))
+        """Do, or continue, and note beside the results file how long it took."""
+        meter = Meter(progress, energy_counter(engine.classifier.device))
         try:
-            defences = self.defences(margin, logarithms=given)
-            engine = Engine(classifier, engine_covers(defences))
+            defences = self.defences(margin, logarithms=logarithms)
             certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
         finally:
             add_stretch(self.path(folder), meter.stretch())
-
-
-def _pairs(defence: MaskedDefence) -> int:
-    if isinstance(defence.rule, JuryRecovery):
-        return defence.cover.pairs(defence.rule.pairs)
-    return defence.cover.pairs() if isinstance(defence.rule, PatchCleanser) else 0
 
 
 def trials(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Trial]:
@@ -154,11 +149,3 @@ def check_patches(experiments: Sequence[Experiment], data: Sequence[str], number
 def _numbers(experiments: Sequence[Experiment], data: Sequence[str]) -> list[str]:
     """What a user can type to choose patches on these data sets, by size."""
     return sorted({p.number for e in experiments for d in data for p in e.patches_on(d)} - {"none"}, key=float)
-
-
-def slug(label: str) -> str:
-    """A label as a part of file names, without ``--``."""
-    found = re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.")
-    if not found:
-        raise CertmaskError(f"expected a name with letters or digits, got {label!r}")
-    return found

@@ -10,12 +10,11 @@ from typing import Any
 
 from certmask.errors import ResultsError
 from certmask.experiments import sheets
-from certmask.experiments.arithmetic import mask_counts
 from certmask.experiments.experiment import Experiment
-from certmask.experiments.measured import entries, finished_trials, paired, result_paths, unmeasured, unstarted
+from certmask.experiments.measured import Entry, finished_trials, paired, result_paths, unmeasured
 from certmask.experiments.panels import draw
 from certmask.report.tables import Table, csv_text, markdown_table
-from certmask.results.columns import json_record
+from certmask.results.columns import COLUMNS, csv_record, json_record
 
 
 @dataclass(frozen=True)
@@ -34,34 +33,58 @@ def reportable(experiments: Sequence[Experiment], results: Path) -> list[Experim
 
 def write_tables(experiment: Experiment, results: Path, out: Path) -> Written:
     """Write table.md, table.csv, table.json and the plots of an experiment."""
+    folder, content = out / experiment.name, dict[str, Any](experiment=experiment.name)
     if not experiment.patches:
-        return _write_counts(experiment, out / experiment.name)
+        records, table = sheets.mask_counts(), sheets.counts_table(experiment.title)
+        contents = f"no runs, {_number(len(records), 'row')} of arithmetic"
+        return _written(folder, contents, [table], records, content | {"rows": records})
     found = finished_trials(experiment, results)
-    measured = [entry for trial in found for entry in entries(experiment, trial)]
+    done = {trial.run.path for trial in found}
+    unstarted = [path for path in result_paths(experiment, results) if path not in done]
+    measured = [entry for trial in found for entry in trial.entries.values()]
     pairs, alone = paired(experiment.comparisons, found), unmeasured(experiment, measured)
-    tables = [sheets.measured_table(experiment, measured)]
-    tables += [sheets.paired_table(pairs)] if pairs else []
-    tables += [sheets.reported_table(alone)] if alone else []
-    tables.append(sheets.runs_table(found, unstarted(experiment, results)))
-    records = [sheets.entry_record(entry) for entry in measured]
-    content = {
-        "experiment": experiment.name,
+    tables = [
+        sheets.measured_table(experiment, measured),
+        *([sheets.paired_table(pairs)] if pairs else []),
+        *([sheets.reported_table(alone)] if alone else []),
+        sheets.runs_table(found, unstarted),
+    ]
+    records = [_record(entry) for entry in measured]
+    content |= {
         "title": experiment.title,
         "place": experiment.place,
         "rows": records,
         "paired": [json_record(sheets.PAIRED, pair) for pair in pairs],
         "reported_only": [asdict(reported) for reported in alone],
     }
-    draw(experiment, measured, out / experiment.name)
+    draw(experiment, measured, folder)
     contents = f"{_number(len(found), 'run')}, {_number(len(records), 'row')} of defences"
-    return _written(out / experiment.name, contents, tables, [_flat(record) for record in records], content)
+    return _written(folder, contents, tables, [_flat(record) for record in records], content)
 
 
-def _write_counts(experiment: Experiment, folder: Path) -> Written:
-    records = mask_counts()
-    contents = f"no runs, {_number(len(records), 'row')} of arithmetic"
-    content = {"experiment": experiment.name, "rows": records}
-    return _written(folder, contents, [sheets.counts_table(experiment.title)], records, content)
+def _record(entry: Entry) -> dict[str, Any]:
+    """Plain data: ``reported`` in percent as printed, ``measured`` from 0 to 1; never mixed."""
+    costs = [column for column in sheets.MEASURED if "joules" in column.key]
+    extra = {"masks_placed": entry.placed, "few_images_only": entry.trial.few, **csv_record(costs, entry)}
+    return {
+        "model": entry.trial.model,
+        "data": entry.trial.data,
+        "patch": entry.trial.patch.label,
+        "defence": entry.declared.name,
+        "k": entry.declared.k,
+        "reported": asdict(entry.reported) if entry.reported else None,
+        "measured": {**csv_record(COLUMNS, entry.measured), **extra},
+    }
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """One CSV record: the paper's figures keep the prefix ``reported_``."""
+    reported, measured = record["reported"] or {}, record["measured"]
+    return {
+        **{key: record[key] for key in ("model", "data", "patch", "defence", "k")},
+        **{f"reported_{key}_percent": reported.get(key) for key in ("clean", "robust")},
+        **{key: value for key, value in measured.items() if key not in record},
+    }
 
 
 def _number(count: int, what: str) -> str:
@@ -80,14 +103,3 @@ def _written(
     except OSError as error:
         raise ResultsError(f"expected a folder for tables, got {folder} ({error.strerror})") from None
     return Written(f"{tables[0].title}: {contents} in {folder / 'table.md'}", markdown)
-
-
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """One CSV record: the paper's figures keep the prefix ``reported_``."""
-    reported = record["reported"] or {}
-    own = {key: value for key, value in record["measured"].items() if key not in record}
-    return {
-        **{key: record[key] for key in ("model", "data", "patch", "defence", "k")},
-        **{f"reported_{key}_percent": reported.get(key) for key in ("clean", "robust")},
-        **own,
-    }

@@ -74,7 +74,13 @@ class Run:
 
 def read_run(path: Path) -> Run:
     """One results file of ``certify`` or ``attack``; what cannot be true of one is an error."""
-    return _read(path, path.name)
+    return _checked(path, path.name, *read_results(path))
+
+
+def begun_run(path: Path) -> Run | None:
+    """One results file, as ``read_run``; None where the run was stopped before its first row."""
+    header, rows = read_results(path)
+    return _checked(path, path.name, header, rows) if rows else None
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Run]]:
@@ -85,7 +91,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Run]]:
     for path in resolved:
         if resolved.count(path) > 1:
             raise ResultsError(f"expected every results file once, got {path.name} twice")
-    runs = [_read(path, name) for path, name in zip(paths, short_names(resolved), strict=True)]
+    names = zip(paths, short_names(resolved), strict=True)
+    runs = [_checked(path, name, *read_results(path)) for path, name in names]
     return [run for run in runs if run.kind == "certify"], [run for run in runs if run.kind == "attack"]
 
 
@@ -98,8 +105,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _read(path: Path, name: str) -> Run:
-    header, rows = read_results(path)
+def _checked(path: Path, name: str, header: Row, rows: Sequence[Row]) -> Run:
     kind = header.get("kind")
     if kind not in ("certify", "attack"):
         raise ResultsError(f"expected results of certify or attack, got kind {kind!r} in {path}")

