@@ -17,12 +17,14 @@ import runs
 import speed
 from readings import READINGS
 
+from certmask.attacks import ATTACKS
 from certmask.errors import CertmaskError
 from certmask.experiments import COUNTS
 from certmask.experiments.sheets import counts_table, other_methods_table
 from certmask.report.tables import brief_table, markdown_grid, markdown_table
 from certmask.results.columns import COLUMNS, figures
 from certmask.results.run import read_run
+from certmask.rules.registry import REGISTER
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- figures: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -42,6 +44,14 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "commands": runs.commands,
     "runs": runs.runs_list,
     "missing": runs.missing,
+    "rules-register": lambda _: tables.lined(
+        "`--rule` | guarantee | idea",
+        (f"`{row.option}` | {row.rule.guarantee.promise} | {row.idea}" for row in REGISTER),
+        words=3,
+    ),
+    "attacks-register": lambda _: tables.lined(
+        "attack | needs | idea", (f"{name} | {row.needs.value} | {row.idea}" for name, row in ATTACKS.items()), words=3
+    ),
     "counts": lambda _: markdown_table(counts_table(COUNTS.title)).strip(),
 }
 

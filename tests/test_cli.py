@@ -244,6 +244,22 @@ def test_certify_folders_and_csv_give_the_same_rows(little_model: Path, class_fo
     assert "| jury-recovery |" in certmask("table", tmp_path / "a.jsonl", "--markdown").stdout
 
 
+def test_another_rule_is_judged_on_kept_votes(little_model: Path, class_folders: Path, tmp_path: Path) -> None:
+    """The same command with --votes: another rule, aggregate and margin without a single pass, as if computed anew."""
+    common = ("certify", class_folders, "--model", little_model, *FEW, "--fold", "1")
+    votes = ("--votes", tmp_path / "votes")
+    first = certmask(
+        *common, *votes, "--rule", "patchcleanser", "--rule", "jury-recovery", "--out", tmp_path / "a.jsonl"
+    )
+    assert " 0 passes made" not in first.stdout.replace("\n", " ")
+    other = ("--rule", "jury-detection", "--aggregate", "label-majority", "--margin", "0.01")
+    again = certmask(*common, *votes, *other, "--out", tmp_path / "b.jsonl")
+    assert "; 0 passes made, votes kept in" in again.stdout.replace("\n", " ")
+    certmask(*common, *other, "--out", tmp_path / "c.jsonl")
+    assert outcomes(tmp_path / "b.jsonl") == outcomes(tmp_path / "c.jsonl")
+    assert "expected a folder for votes" in certmask(*common, "--votes", tmp_path / "a.jsonl", code=1).stderr
+
+
 def test_other_inputs_do_not_continue_a_run(little_model: Path, class_folders: Path, tmp_path: Path) -> None:
     arguments = ("certify", class_folders, "--model", little_model, *FEW, "--images", "1")
     out = ("--out", tmp_path / "run.jsonl")

@@ -18,6 +18,11 @@ class Guarantee(Enum):
     NONE = "none"
 
     @property
+    def promise(self) -> str:
+        """What it is worth, in a word or two for a table."""
+        return "none against an adaptive attacker" if self is Guarantee.PUBLISHED else self.value
+
+    @property
     def sentence(self) -> str:
         """The promise in words."""
         return _SENTENCES[self]
