@@ -37,12 +37,20 @@ from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset, pixel_digest, to_tensor
 from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
+from certmask.report.drawing import jury, middle, with_jury
 from certmask.report.gallery import FATES, fate, picked
-from certmask.report.page import price_caption
-from certmask.report.plots import PALETTE, STYLE, dissent_range, frontier, price_figure, rings, share_figure
+from certmask.report.plots import (
+    PALETTE,
+    STYLE,
+    dissent_range,
+    frontier,
+    price_caption,
+    price_figure,
+    rings,
+    share_figure,
+)
 from certmask.report.report import read_report
 from certmask.report.tables import latex_text, markdown_text
-from certmask.report.thumbnails import jury, middle, with_jury
 from certmask.results.columns import COLUMNS, Column, Figures, figures
 from certmask.results.file import picture_folder, read_results
 from certmask.results.kinds import AMOUNT
@@ -838,7 +846,7 @@ def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path)
         shares = [(Share(clean, images), Share(certified, images)) for clean in parts for certified in parts]
         groups[kind] = [replace(one, clean=clean, certified=share, false_alerts=share) for clean, share in shares]
     with mpl.rc_context(STYLE):
-        figure = share_figure(groups)
+        figure = share_figure([line for group in groups.values() for line in group])
         figure.draw_without_rendering()
         for axes, (kind, group) in zip(figure.axes, groups.items(), strict=True):
             texts = [text for text in axes.texts if isinstance(text, Annotation)]

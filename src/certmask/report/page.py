@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from certmask.certificate import Guarantee
 from certmask.report.gallery import Album, Card, exhibitions
 from certmask.report.markup import CSS, Markup, data_uri, joined, tag
-from certmask.report.plots import (
-    TITLE,
-    certified_shares,
-    dissent_plot,
-    frontier,
-    price_plot,
-    prices,
-    rings,
-    share_bars,
-)
+from certmask.report.plots import dissent_figure, price_caption, price_figure, share_figure, svg_plot
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
 from certmask.report.tables import Table, full_table, html_table
 from certmask.report.words import LIMITS, setting
@@ -105,10 +98,14 @@ def sections(report: Report, album: Album) -> list[Section]:
 
 def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
     """Table, cautions and plots of one run."""
-    parts = [html_table(chapter.table), *(tag("p", line, class_="caution") for line in chapter.cautions)]
-    for svg, caption in ((share_bars(chapter.lines), BARS), (dissent_plot(chapter.run, chapter.lines), DISSENT)):
-        parts += [_picture(svg, caption)] if svg else []
-    return parts
+    tested = [line for line in chapter.lines if line.certified]
+    masked = [line for line in tested if line.guarantee.proved and line.masks]
+    return [
+        html_table(chapter.table),
+        *(tag("p", line, class_="caution") for line in chapter.cautions),
+        *([_picture(BARS, share_figure, tested)] if tested else []),
+        *([_picture(DISSENT, dissent_figure, chapter.run, masked)] if masked else []),
+    ]
 
 
 def _comparison(report: Report) -> Iterator[Markup]:
@@ -117,24 +114,9 @@ def _comparison(report: Report) -> Iterator[Markup]:
         yield _folded(full_table("All runs", COLUMNS, report.lines, [FIGURES_NOTE], also=["run"]))
     for group in report.price_groups():
         names = [line.defence if len(report.chapters) == 1 else f"{line.run}: {line.defence}" for line in group]
-        yield _picture(price_plot(group, names), price_caption(group))
+        yield _picture(price_caption(group), price_figure, group, names)
     if report.contests:
         yield _folded(report.contests_table)
-
-
-def price_caption(lines: Sequence[Figures]) -> str:
-    """What is shown, and what dashed lines and hollow marks mean where there are any."""
-    line, shares, panels = lines[0], certified_shares(lines), prices(lines).values()
-    words = [
-        f"The price of a proof ({TITLE[line.guarantee]}): {line.model} on {line.data}, "
-        f"{line.patch[0]}×{line.patch[1]} patch.",
-        "Vertical: 95 % intervals.",
-    ]
-    if any(len(frontier(passes, shares)) > 1 for passes in panels):
-        words.append("Dashed: what no cheaper defence reaches.")
-    if any(any(rings(passes, shares)) for passes in panels):
-        words.append("Hollow marks lie around others in nearly the same place.")
-    return " ".join(words)
 
 
 def _boxes(cards: Sequence[Card]) -> list[Markup]:
@@ -169,8 +151,8 @@ def _flat(fields: Any, where: str = "") -> Iterator[tuple[str, str]]:
         yield where, fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False)
 
 
-def _picture(svg: bytes, caption: str) -> Markup:
-    image = tag("img", src=data_uri(svg, "image/svg+xml"), alt=caption)
+def _picture(caption: str, draw: Callable[..., Figure], *shown: Any) -> Markup:
+    image = tag("img", src=data_uri(svg_plot(draw, *shown), "image/svg+xml"), alt=caption)
     return tag("figure", image, tag("figcaption", caption))
 
 
