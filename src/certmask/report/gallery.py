@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from PIL import Image
@@ -17,12 +17,15 @@ from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ResultsError
 from certmask.report.drawing import jury, thumbnail, with_frame, with_jury
+from certmask.report.markup import Markup, tag
 from certmask.report.report import Report
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run
 
 CERTIFIED, ALERTED, WRONG, UNPROVED = "certified", "alert raised", "wrong, no alert", "right, not certified"
 FATES = (CERTIFIED, ALERTED, WRONG, UNPROVED)
+Verdict = tuple[str, str]
+"""What a defence said: in a word for the colour, and in words."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,6 @@ class Album:
     photos: Mapping[str, Sample] = field(default_factory=dict)
     names: Sequence[str] = ()
     cards: int = 12
-
-
-@dataclass(frozen=True)
-class Card:
-    """One exhibit: what it shows (and in which colour), captioned pictures, title, verdicts, what is drawn."""
-
-    heading: str
-    tone: str
-    pictures: tuple[tuple[str, str], ...]
-    title: str
-    verdicts: tuple[tuple[str, str, str], ...]
-    drawn: str = ""
 
 
 def read_album(report: Report, source: str | None, cards: int) -> Album:
@@ -63,10 +54,10 @@ def read_album(report: Report, source: str | None, cards: int) -> Album:
     return Album(samples, names, cards)
 
 
-def exhibitions(report: Report, album: Album) -> list[tuple[str, list[Card]]]:
+def exhibitions(report: Report, album: Album) -> list[tuple[str, list[Markup]]]:
     """Cards of photos, then of attacks, never more than the album allows; attacks, being few, choose first."""
     known = [run for run in report.runs if any(row["image"] in album.photos for row in run.rows)]
-    sources: list[tuple[str, Callable[[int], list[Card]]]] = [
+    sources: list[tuple[str, Callable[[int], list[Markup]]]] = [
         *((f"Attacked pictures: {a.run.name}", partial(attack_cards, a.run, known, album)) for a in report.attacks),
         *((f"Photos: {run.name}", partial(photo_cards, run, album)) for run in known),
     ]
@@ -116,22 +107,20 @@ def picked(run: Run, count: int) -> list[tuple[Row, str, str]]:
     return sorted(taken.values(), key=lambda pick: FATES.index(pick[2]))
 
 
-def photo_cards(run: Run, album: Album, count: int) -> list[Card]:
+def photo_cards(run: Run, album: Album, count: int) -> list[Markup]:
     """Photos of a run with the jury of the middle drawn on them, and what every defence said."""
     covers = {defence: _cover(run.cover(defence)) for defence in showpieces(run)}
     cards = []
     for row, defence, _ in picked(run, count):
         photo, cover = seen_photo(run, row, album), covers[defence]
-        picture, drawn = photo, "masks are on record only as a hash: none is drawn" if run.cover(defence) else ""
+        drawn = "masks are on record only as a hash: none is drawn" if run.cover(defence) else ""
         if cover:
-            members = len(jury(cover))
+            photo, members = with_jury(photo, cover), len(jury(cover))
             masks = "the mask that covers it" if members == 1 else f"its jury of {members} masks"
-            picture, drawn = with_jury(photo, cover), f"drawn: a patch and {masks}"
+            drawn = f"drawn: a patch and {masks}"
         said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], album.names) for s in run.defences}
         tone, words = said[defence]
-        verdicts = tuple((s, *found) for s, found in said.items())
-        pictures = ((thumbnail(picture), ""),)
-        cards.append(Card(f"{defence}: {words}", tone, pictures, _title(row, album), verdicts, drawn))
+        cards.append(_card(_title(row, album), {"": photo}, (tone, f"{defence}: {words}"), drawn, said))
     return cards
 
 
@@ -155,8 +144,8 @@ def seen_photo(run: Run, row: Row, album: Album) -> Image.Image:
     return photo
 
 
-def verdict(guarantee: Guarantee, outcome: Row, label: int, names: Sequence[str]) -> tuple[str, str]:
-    """What a defence said about a clean image: in a word for the colour, and in words."""
+def verdict(guarantee: Guarantee, outcome: Row, label: int, names: Sequence[str]) -> Verdict:
+    """What a defence said about a clean image."""
     kind = fate(outcome, label)
     if kind == CERTIFIED:
         if guarantee is Guarantee.PUBLISHED:
@@ -178,16 +167,11 @@ def _title(row: Row, album: Album) -> str:
     return f"{class_name(row['label'], album.names)} · {row['image']}"
 
 
-def attack_cards(attack: Run, runs: Sequence[Run], album: Album, count: int) -> list[Card]:
+def attack_cards(attack: Run, runs: Sequence[Run], album: Album, count: int) -> list[Markup]:
     """At most ``count`` attacked pictures that were kept, taking turns over defences."""
-    cards: list[Card] = []
-    for row in _turns(attack):
-        if len(cards) == count:
-            break
-        picture = saved_picture(attack, row)
-        if picture is not None:
-            cards.append(_attack_card(attack, row, picture, _clean_photo(attack, row, runs, album), album))
-    return cards
+    pictures = ((row, saved_picture(attack, row)) for row in _turns(attack))
+    kept = islice(((row, picture) for row, picture in pictures if picture), count)
+    return [_attack_card(attack, row, picture, _clean_photo(attack, row, runs, album), album) for row, picture in kept]
 
 
 def _turns(attack: Run) -> list[Row]:
@@ -220,14 +204,28 @@ def _clean_photo(attack: Run, row: Row, runs: Sequence[Run], album: Album) -> Im
     return seen_photo(run, clean, album) if run and clean and name in album.photos else None
 
 
-def _attack_card(attack: Run, row: Row, picture: Image.Image, clean: Image.Image | None, album: Album) -> Card:
+def _attack_card(attack: Run, row: Row, picture: Image.Image, clean: Image.Image | None, album: Album) -> Markup:
     defence, corner, changed, alert = row["defence"], row.get("corner"), row["answer"] != row["label"], row["alert"]
     framed = with_frame(picture, (corner[0], corner[1]), attack.threat(defence).boxes[0]) if corner else picture
-    pictures = [(thumbnail(shown), caption) for shown, caption in ((clean, "clean"), (framed, "attacked")) if shown]
+    pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
     said = f"answers {class_name(row['answer'], album.names)}{', with an alert' if alert else ''}"
     tone = "alert" if alert else "wrong" if changed else "unproved"
     promise = attack.guarantee(defence)
     what = {Guarantee.NONE: "no certificate", Guarantee.PUBLISHED: "passed the published test"}
-    drawn = what.get(promise, f"was certified ({promise.value})")
+    about = what.get(promise, f"was certified ({promise.value})")
     heading = f"{defence}: label {'changed' if changed else 'kept'}"
-    return Card(heading, tone, tuple(pictures), _title(row, album), ((defence, tone, said),), drawn)
+    return _card(_title(row, album), pictures, (tone, heading), about, {defence: (tone, said)})
+
+
+def _card(
+    title: str, pictures: Mapping[str, Image.Image], shown: Verdict, about: str, verdicts: Mapping[str, Verdict]
+) -> Markup:
+    """One exhibit: pictures by their captions, what they show, and what each defence said."""
+    figures = []
+    for caption, picture in pictures.items():
+        image = tag("img", src=thumbnail(picture), alt=f"{title} {caption}".strip())
+        figures.append(tag("figure", image, *([tag("figcaption", caption)] if caption else [])))
+    (tone, heading), note = shown, tag("div", about, class_="note")
+    said = [tag("div", tag("dt", who), tag("dd", words, class_=kind)) for who, (kind, words) in verdicts.items()]
+    text = tag("div", tag("div", heading, class_=tone), tag("b", title), note, tag("dl", *said), class_="text")
+    return tag("div", tag("div", *figures, class_="pictures"), text, class_="card")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from html import escape
 
-_ALONE = frozenset({"img", "meta", "br"})
+_ALONE = frozenset({"img", "meta"})
 
 
 class Markup(str):
@@ -72,7 +72,6 @@ figure img { display: block; width: 100%; height: auto; }
   break-inside: avoid; background: #fff; }
 .card .pictures { display: flex; background: var(--tint); }
 .card figure { margin: 0; flex: 1; min-width: 0; }
-.card img { display: block; width: 100%; height: auto; }
 .card figcaption { padding: .15rem .5rem; }
 .card .note { font-size: inherit; }
 .card .text { padding: .5rem .7rem .7rem; }
@@ -94,8 +93,8 @@ table.facts td:first-child { width: 32%; color: var(--soft); }
 dl.terms dt { font-weight: 600; margin-top: .5rem; }
 dl.terms dd { margin: 0; max-width: 78ch; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
-@media (max-width: 960px) { table { font-size: .7rem; } td small { font-size: .6rem; }
-  th, td { padding: .3rem .17rem; } .words { min-width: 5.2rem; } }
+@media (max-width: 1000px) { table { font-size: .68rem; } td small { font-size: .58rem; }
+  th, td { padding: .3rem .12rem; } .words { min-width: 5.3rem; } }
 @media print { main { max-width: none; padding: 0; } nav { display: none; } body { font-size: 10.5pt; }
   h2 { break-after: avoid; } figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """

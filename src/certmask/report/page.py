@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from certmask.certificate import Guarantee
-from certmask.report.gallery import Album, Card, exhibitions
+from certmask.report.gallery import Album, exhibitions
 from certmask.report.markup import CSS, Markup, data_uri, joined, tag
 from certmask.report.plots import dissent_figure, price_caption, price_figure, share_figure, svg_plot
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
@@ -39,10 +39,6 @@ TERMS = {
     "passes": "Forward passes of the classifier per image: to answer, as a deployed defence does, and to prove, as an "
     "evaluation does; a proof that fails stops early.",
 }
-
-
-Section = tuple[str, Sequence[Markup]]
-"""A title and what stands under it."""
 
 
 def page(report: Report, album: Album) -> str:
@@ -82,14 +78,14 @@ def _opening(report: Report) -> list[Markup]:
     return [*parts, tag("p", LIMITS, class_="note")]
 
 
-def sections(report: Report, album: Album) -> list[Section]:
-    """All sections that have something to say, in order."""
+def sections(report: Report, album: Album) -> list[tuple[str, list[Markup]]]:
+    """Titles and contents of all sections that have something to say, in order."""
     terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
-    found: list[Section] = [
+    found = [
         *((chapter.run.name, _chapter(chapter)) for chapter in report.chapters),
         ("Compared", list(_comparison(report))),
         *((f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)]) for a in report.attacks),
-        *((title, _boxes(cards)) for title, cards in exhibitions(report, album)),
+        *((title, [tag("div", *cards, class_="cards")]) for title, cards in exhibitions(report, album) if cards),
         ("What the words mean", [tag("dl", *terms, class_="terms")]),
         ("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
     ]
@@ -117,22 +113,6 @@ def _comparison(report: Report) -> Iterator[Markup]:
         yield _picture(price_caption(group), price_figure, group, names)
     if report.contests:
         yield _folded(report.contests_table)
-
-
-def _boxes(cards: Sequence[Card]) -> list[Markup]:
-    return [tag("div", *map(_box, cards), class_="cards")] if cards else []
-
-
-def _box(card: Card) -> Markup:
-    """Pictures, what they show, and what each defence said."""
-    pictures = []
-    for source, caption in card.pictures:
-        image = tag("img", src=source, alt=f"{card.title} {caption}".strip())
-        pictures.append(tag("figure", image, *([tag("figcaption", caption)] if caption else [])))
-    verdicts = [tag("div", tag("dt", who), tag("dd", words, class_=tone)) for who, tone, words in card.verdicts]
-    about = (tag("div", card.heading, class_=card.tone), tag("b", card.title), tag("div", card.drawn, class_="note"))
-    text = tag("div", *about, tag("dl", *verdicts), class_="text")
-    return tag("div", tag("div", *pictures, class_="pictures"), text, class_="card")
 
 
 def _provenance(run: Run) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from itertools import count, zip_longest
+from itertools import zip_longest
 from math import log, sqrt
 from textwrap import fill
 from typing import Any
@@ -18,7 +18,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from certmask.certificate import Guarantee
 from certmask.results.columns import Figures
 from certmask.results.run import Run
-from certmask.results.statistics import Share
 
 BLUE, GREEN, ORANGE, GREY = "#0072b2", "#009e73", "#d55e00", "#8a8a8a"
 PALETTE = (BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -88,16 +87,24 @@ def share_figure(lines: Sequence[Figures]) -> Figure:
 
 
 def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
-    """Bars of one guarantee; with detection, the false alerts below each bar."""
-    bars = [(TITLE[kind], COLOUR[kind], "//" if kind is Guarantee.PUBLISHED else "")]
-    bars += [("false alerts", ORANGE, "xx")] if kind is Guarantee.DETECTION else []
+    """Bars of one guarantee with whiskers and, at their upper corners where no mark can lie, figures."""
+    certified = [line.certified for line in group if line.certified]
+    bars = [(certified, TITLE[kind], COLOUR[kind], "//" if kind is Guarantee.PUBLISHED else "")]
+    if kind is Guarantee.DETECTION:
+        bars.append(([line.false_alerts for line in group], "false alerts", ORANGE, "xx"))
+    for first, (shares, label, colour, hatch) in enumerate(bars):
+        rows = range(first, len(bars) * len(group), len(bars))
+        look: dict[str, Any] = {"color": colour, "alpha": 0.85, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.barh(rows, [100 * share.value for share in shares], height=0.64, label=label, **look)
+        for row, share in zip(rows, shares, strict=True):
+            low, high = share.interval
+            axes.plot([100 * low, 100 * high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
+            corner = (100 * share.value, row)
+            axes.annotate(share.percent, corner, xytext=(3, 5.5), textcoords="offset points", fontsize=9)
     for number, line in enumerate(group):
-        first = number * len(bars)
-        for row, share, (label, colour, hatch) in zip(count(first), (line.certified, line.false_alerts), bars):
-            if share:
-                _bar(axes, row, share, colour, hatch, "_" if number else label)
         mark: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5.5, "zorder": 4, "clip_on": False}
-        axes.plot([100 * line.clean.value], [first], "D", label="_" if number else "clean accuracy", **mark)
+        clean = "_" if number else "clean accuracy"
+        axes.plot([100 * line.clean.value], [number * len(bars)], "D", label=clean, **mark)
     places = [len(bars) * number + (len(bars) - 1) / 2 for number in range(len(group))]
     axes.set_yticks(places, [plot_text(line.defence, NAME) for line in group])
     axes.set(xlim=(0, SHARE_END), ylim=(len(bars) * len(group) - 0.4, -0.6), title=TITLE[kind])
@@ -107,15 +114,6 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
     axes.grid(axis="x", alpha=0.25)
     axes.set_axisbelow(True)
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.4, borderaxespad=0.2)
-
-
-def _bar(axes: Axes, row: int, share: Share, colour: str, hatch: str, label: str) -> None:
-    """A bar with its whisker and, at its upper corner where no mark can lie, its figure."""
-    look: dict[str, Any] = {"color": colour, "alpha": 0.85, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-    axes.barh(row, 100 * share.value, height=0.64, label=label, **look)
-    axes.plot([100 * edge for edge in share.interval], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
-    place: dict[str, Any] = {"xytext": (3, 5.5), "textcoords": "offset points"}
-    axes.annotate(share.percent, (100 * share.value, row), fontsize=9, **place)
 
 
 def price_figure(lines: Sequence[Figures], names: Sequence[str]) -> Figure:
