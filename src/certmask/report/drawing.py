@@ -38,13 +38,13 @@ def draw_cover(cover: Cover, path: Path) -> None:
     figure = Figure(figsize=(10, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_jury(left, cover)
-    fold = fold_map(cover)
-    shown = right.imshow(fold, cmap=_steps(int(fold.min()), int(fold.max())), interpolation="nearest")
-    shown.set_clim(fold.min() - 0.5, fold.max() + 0.5)
+    low, high = cover.min_fold, cover.max_fold
+    shades = ListedColormap([(s, 0.35 + 0.6 * s, 0.55 + 0.4 * s) for s in np.linspace(0.85, 0.15, high - low + 1)])
+    shown = right.imshow(fold_map(cover), shades, interpolation="nearest", vmin=low - 0.5, vmax=high + 0.5)
     right.set(xlabel="left edge of the patch", ylabel="top edge of the patch")
-    folds = f"{fold.min()} to {fold.max()}" if np.ptp(fold) else f"{fold.min()} everywhere"
+    folds = f"{low} to {high}" if low < high else f"{low} everywhere"
     right.set_title(f"masks that cover a {cover.patch.height}×{cover.patch.width} patch: {folds}")
-    ticks = np.unique(np.linspace(fold.min(), fold.max(), num=min(8, int(np.ptp(fold)) + 1)).round().astype(int))
+    ticks = np.unique(np.linspace(low, high, num=min(8, high - low + 1)).round().astype(int))
     figure.colorbar(shown, ax=right, ticks=ticks, shrink=0.8)
     figure.suptitle(str(cover))
     save_figure(figure, path)
@@ -60,20 +60,16 @@ def _draw_jury(axes: Axes, cover: Cover) -> None:
     for number, mask in enumerate(members):
         colour = COLOURS[number % len(COLOURS)]
         for x0, y0, x1, y1 in _pieces(mask, cover):
-            look: dict[str, Any] = {"facecolor": (*to_rgb(colour), 0.10), "edgecolor": colour, "lw": 1.5}
-            axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, **look))
+            piece = Rectangle((x0, y0), x1 - x0, y1 - y0, edgecolor=colour, lw=1.5)
+            piece.set_facecolor((*to_rgb(colour), 0.10))
+            axes.add_patch(piece)
     axes.add_patch(Rectangle((left, top), cover.patch.width, cover.patch.height, facecolor="0.15"))
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
     axes.set_title(f"{len(cover)} masks (dots: centres); a patch and its jury of {len(members)}")
 
 
 def draw_votes(
-    photo: Image.Image,
-    cover: Cover,
-    votes: Sequence[tuple[int, float]],
-    names: Sequence[str],
-    title: str,
-    path: Path,
+    photo: Image.Image, cover: Cover, votes: Sequence[tuple[int, float]], names: Sequence[str], title: str, path: Path
 ) -> None:
     """Left: the model's input. Right: one square per mask, coloured by its vote, paler where it is less sure."""
     figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -171,12 +167,6 @@ def _spacing(cover: Cover) -> float:
     """The smallest distance between neighbouring mask centres along an axis."""
     gaps = [np.diff(sorted({_centre(mask, cover)[axis] for mask in cover.masks})) for axis in (0, 1)]
     return float(min((g.min() for g in gaps if len(g)), default=min(cover.image) / 2))
-
-
-def _steps(low: int, high: int) -> ListedColormap:
-    """One shade of blue per fold."""
-    shades = np.linspace(0.85, 0.15, high - low + 1)
-    return ListedColormap([(s, 0.35 + 0.6 * s, 0.55 + 0.4 * s) for s in shades])
 
 
 def with_jury(photo: Image.Image, cover: Cover) -> Image.Image:

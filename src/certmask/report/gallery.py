@@ -36,6 +36,13 @@ class Album:
     names: Sequence[str] = ()
     cards: int = 12
 
+    def class_name(self, label: int) -> str:
+        return self.names[label] if label < len(self.names) else f"class {label}"
+
+    def title(self, row: Row) -> str:
+        """The true class and the photo's name."""
+        return f"{self.class_name(row['label'])} · {row['image']}"
+
 
 def read_album(report: Report, source: str | None, cards: int) -> Album:
     """The photos at a source by name; an error if no run knows any of them."""
@@ -118,9 +125,9 @@ def photo_cards(run: Run, album: Album, count: int) -> list[Markup]:
             photo, members = with_jury(photo, cover), len(jury(cover))
             masks = "the mask that covers it" if members == 1 else f"its jury of {members} masks"
             drawn = f"drawn: a patch and {masks}"
-        said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], album.names) for s in run.defences}
+        said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], album) for s in run.defences}
         tone, words = said[defence]
-        cards.append(_card(_title(row, album), {"": photo}, (tone, f"{defence}: {words}"), drawn, said))
+        cards.append(_card(album.title(row), {"": photo}, (tone, f"{defence}: {words}"), drawn, said))
     return cards
 
 
@@ -144,27 +151,19 @@ def seen_photo(run: Run, row: Row, album: Album) -> Image.Image:
     return photo
 
 
-def verdict(guarantee: Guarantee, outcome: Row, label: int, names: Sequence[str]) -> Verdict:
+def verdict(guarantee: Guarantee, outcome: Row, label: int, album: Album) -> Verdict:
     """What a defence said about a clean image."""
-    kind = fate(outcome, label)
+    kind, answer = fate(outcome, label), album.class_name(outcome["label"])
     if kind == CERTIFIED:
         if guarantee is Guarantee.PUBLISHED:
             return "unproved", "passes the published test"
         alert = ", alert raised" if outcome["alert"] else ""
         return "proved", f"{guarantee.value} certified{alert}"
     if kind == ALERTED:
-        return "alert", "alert" if outcome["label"] == label else f"alert; {class_name(outcome['label'], names)}"
+        return "alert", "alert" if outcome["label"] == label else f"alert; {answer}"
     if kind == WRONG:
-        return "wrong", f"wrong: {class_name(outcome['label'], names)}"
+        return "wrong", f"wrong: {answer}"
     return "unproved", "right" if guarantee is Guarantee.NONE else "right, not certified"
-
-
-def class_name(label: int, names: Sequence[str]) -> str:
-    return names[label] if label < len(names) else f"class {label}"
-
-
-def _title(row: Row, album: Album) -> str:
-    return f"{class_name(row['label'], album.names)} · {row['image']}"
 
 
 def attack_cards(attack: Run, runs: Sequence[Run], album: Album, count: int) -> list[Markup]:
@@ -208,13 +207,13 @@ def _attack_card(attack: Run, row: Row, picture: Image.Image, clean: Image.Image
     defence, corner, changed, alert = row["defence"], row.get("corner"), row["answer"] != row["label"], row["alert"]
     framed = with_frame(picture, (corner[0], corner[1]), attack.threat(defence).boxes[0]) if corner else picture
     pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
-    said = f"answers {class_name(row['answer'], album.names)}{', with an alert' if alert else ''}"
+    said = f"answers {album.class_name(row['answer'])}{', with an alert' if alert else ''}"
     tone = "alert" if alert else "wrong" if changed else "unproved"
     promise = attack.guarantee(defence)
     what = {Guarantee.NONE: "no certificate", Guarantee.PUBLISHED: "passed the published test"}
     about = what.get(promise, f"was certified ({promise.value})")
     heading = f"{defence}: label {'changed' if changed else 'kept'}"
-    return _card(_title(row, album), pictures, (tone, heading), about, {defence: (tone, said)})
+    return _card(album.title(row), pictures, (tone, heading), about, {defence: (tone, said)})
 
 
 def _card(

@@ -19,7 +19,6 @@ from certmask.results.columns import COLUMNS, Figures
 from certmask.results.run import Run
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-FOOTER = "Made by certmask from results files alone."
 MANY = 15
 """Longer tables are folded."""
 
@@ -48,7 +47,8 @@ def page(report: Report, album: Album) -> str:
     for number, (name, parts) in enumerate(sections(report, album), start=1):
         body.append(tag("section", tag("h2", name), *parts, id=f"section-{number}"))
         links.append(tag("a", name, href=f"#section-{number}"))
-    main = tag("main", tag("h1", title), *_opening(report), tag("nav", *links), *body, tag("footer", FOOTER))
+    footer = tag("footer", "Made by certmask from results files alone.")
+    main = tag("main", tag("h1", title), *_opening(report), tag("nav", *links), *body, footer)
     return f"<!doctype html>\n{tag('html', _head(title), tag('body', main), lang='en')}\n"
 
 

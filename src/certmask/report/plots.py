@@ -174,12 +174,9 @@ def rings(passes: Sequence[float], shares: Sequence[float]) -> list[int]:
     across, up = NEAR[0] * log(high / low), NEAR[1] * max(shares)
     found = [0] * len(passes)
     for n in reversed(range(len(passes))):
-        hiding = [
-            found[m]
-            for m in range(n + 1, len(passes))
-            if abs(log(passes[m] / passes[n])) <= across and abs(shares[m] - shares[n]) <= up
-        ]
-        found[n] = 1 + max(hiding) if hiding else 0
+        for m in range(n + 1, len(passes)):
+            if abs(log(passes[m] / passes[n])) <= across and abs(shares[m] - shares[n]) <= up:
+                found[n] = max(found[n], 1 + found[m])
     return found
 
 
