@@ -24,10 +24,11 @@ from certmask.defences import MaskedDefence
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.trials import built_defence
 from certmask.geometry import IntArray
+from certmask.passes import Ballot
 from certmask.results.file import provenance
 from certmask.rules.aggregates import MeanProbability
 from certmask.rules.rule import Asking, T
-from certmask.votes import Ballot, Votes, VoteStore
+from certmask.votes import Votes, VoteStore
 
 IMAGE, CLASSES, LABEL = (224, 224), 1000, 7
 FAVOURS = (4.0, 6.0, 10.0)

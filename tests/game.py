@@ -19,10 +19,11 @@ from torch import Tensor
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover, custom_cover
 from certmask.geometry import Mask
+from certmask.passes import Ballot
 from certmask.rules import Rule
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import Ballot, Votes, VoteStore
+from certmask.votes import Votes, VoteStore
 
 T = TypeVar("T")
 Pass = tuple[int, int]

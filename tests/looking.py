@@ -8,8 +8,9 @@ from torch import Tensor
 from certmask.covers import Cover
 from certmask.engine import Engine
 from certmask.geometry import IntArray
+from certmask.passes import Ask
 from certmask.rules.rule import Asking
-from certmask.votes import Ask, VoteStore
+from certmask.votes import VoteStore
 
 
 def singles_of(cover: Cover) -> IntArray:

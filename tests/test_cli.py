@@ -175,8 +175,10 @@ def test_predict_answers_and_draws(photos: dict[str, Path], tmp_path: Path) -> N
 
 def test_predict_with_openvino_where_it_is_installed(little_model: Path, photos: dict[str, Path]) -> None:
     def answers(backend: str) -> dict[str, Any]:
-        asked = ("predict", *photos.values(), "--model", little_model, *FEW, "--backend", backend, "--json")
-        return {found["photo"]: (found["name"], found["cover"]) for found in json.loads(certmask(*asked).stdout)}
+        asked: list[str | Path] = [*photos.values(), "--model", little_model, *FEW, "--backend", backend, "--json"]
+        return {
+            found["photo"]: (found["name"], found["cover"]) for found in json.loads(certmask("predict", *asked).stdout)
+        }
 
     assert answers("auto") == answers("torch")
     assert len(answers("torch")) == 2

@@ -25,7 +25,7 @@ from certmask.covers import (
     replicated_cover,
     spread_cover,
 )
-from certmask.covers.axis import minimal_starts, spread_starts
+from certmask.covers.tilings import minimal_starts, spread_starts
 from certmask.errors import CertmaskError, CoverError, GeometryError
 from certmask.geometry import Mask, minimum_masks, minimum_per_axis, paper, reach
 from certmask.threat import Patch, Size

@@ -15,9 +15,10 @@ from certmask.data import load_dataset
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError, CoverError, DataError, ResultsError
+from certmask.passes import Passes
 from certmask.results.file import ResultsFile
 from certmask.rules import JuryDetection, JuryRecovery, Undefended
-from certmask.votes import Passes, VoteStore
+from certmask.votes import VoteStore
 
 COVER = cm.spread_cover(24, cm.Patch(4, 4), 10, 2)
 

@@ -44,6 +44,7 @@ from certmask.covers import (
 )
 from certmask.errors import CertmaskError, CoverError, VoteError
 from certmask.geometry import IntArray, Mask
+from certmask.passes import BARE, NONE, Ask, Ballot, Passes
 from certmask.rules import (
     AGGREGATES,
     RULES,
@@ -63,7 +64,7 @@ from certmask.rules.rule import Asking, majority
 from certmask.rules.tournament import tournament
 from certmask.rules.verdicts import all_won, least_leads, verdicts
 from certmask.threat import Patch
-from certmask.votes import BARE, NONE, Ask, Ballot, Heads, Passes, Votes, VoteStore, head_of
+from certmask.votes import Heads, Votes, VoteStore, head_of
 
 torch.set_num_threads(1)
 
@@ -267,6 +268,17 @@ def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
             short, long = short + int(sure.sum()), long + int((won.numpy() & ~sure).sum())
     assert short > 50
     assert long > 50
+
+
+def test_missing_votes_are_noticed_among_many() -> None:
+    """Where many pools share their passes, each vote is looked up once: one that was never cast is still an error."""
+    cover, outputs = spread_cover(24, Patch(4, 4), 10, 2), torch.full((1, 3), 1 / 3)
+    for absent in (0, len(cover) // 2, len(cover) - 1):
+        there = [mask for mask in range(len(cover)) if mask != absent]
+        votes = votes_under(cover, [(mask,) for mask in there], outputs.expand(len(there), -1))
+        assert votes.ballot.juries.size > len(votes.ballot.passes) + 1
+        with pytest.raises(VoteError, match="expected every vote that the rule needs"):
+            least_leads(MeanProbability(), votes, votes.ballot.juries[None], np.array([0]), 0.0)
 
 
 def test_no_win_is_promised_on_votes_that_are_no_numbers() -> None:

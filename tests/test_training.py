@@ -105,7 +105,7 @@ def test_it_learns_and_the_card_tells_how(discs: Path, learned: Path, tmp_path: 
 
 def test_cutout_raises_what_can_be_certified(discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random and greedy Cutout against none, same seed: more held-out photos certified with two masks, here of 3×3."""
-    monkeypatch.setattr("certmask.training.course.PER_AXIS", 3)
+    monkeypatch.setattr("certmask.training.course.MASKS_PER_AXIS", 3)
     found = {}
     for cutout in ("none", "random", "greedy"):
         certmask(*command(discs, tmp_path / cutout, "--cutout", cutout, *RATE, epochs=5))

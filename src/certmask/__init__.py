@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from certmask.attacks import AdaptiveAttack as AdaptiveAttack
+    from certmask.attacks import Attack as Attack
     from certmask.attacks import PatchAttack as PatchAttack
     from certmask.attacks import RandomSearch as RandomSearch
     from certmask.attacks import UniversalPatch as UniversalPatch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from certmask.certificate import Certificate as Certificate
     from certmask.certificate import Decision as Decision
     from certmask.certificate import Guarantee as Guarantee
+    from certmask.certify import certify_run as certify_run
     from certmask.classifier import Classifier as Classifier
     from certmask.covers import Cover as Cover
     from certmask.covers import custom_cover as custom_cover
@@ -26,11 +28,17 @@ if TYPE_CHECKING:
     from certmask.covers import patchcleanser_cover as patchcleanser_cover
     from certmask.covers import replicated_cover as replicated_cover
     from certmask.covers import spread_cover as spread_cover
+    from certmask.data import load_dataset as load_dataset
     from certmask.defences import Answer as Answer
     from certmask.defences import Defence as Defence
+    from certmask.defences import Explanation as Explanation
+    from certmask.defences import MaskedDefence as MaskedDefence
     from certmask.defences import Proof as Proof
+    from certmask.engine import Engine as Engine
     from certmask.errors import CertmaskError as CertmaskError
     from certmask.geometry import Mask as Mask
+    from certmask.results.columns import figures as figures
+    from certmask.results.run import read_run as read_run
     from certmask.rules import JuryDetection as JuryDetection
     from certmask.rules import JuryRecovery as JuryRecovery
     from certmask.rules import LabelMajority as LabelMajority
@@ -39,8 +47,10 @@ if TYPE_CHECKING:
     from certmask.rules import MinorityReports as MinorityReports
     from certmask.rules import PatchCleanser as PatchCleanser
     from certmask.rules import Published as Published
+    from certmask.rules import Rule as Rule
     from certmask.rules import Undefended as Undefended
     from certmask.threat import Patch as Patch
+    from certmask.threat import Threat as Threat
     from certmask.votes import Votes as Votes
     from certmask.zoo import load_classifier as load_classifier
     from certmask.zoo.timm_import import import_timm as import_timm
@@ -48,8 +58,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "attacks": ["AdaptiveAttack", "PatchAttack", "RandomSearch", "UniversalPatch", "worst_case"],
+    "attacks": ["AdaptiveAttack", "Attack", "PatchAttack", "RandomSearch", "UniversalPatch", "worst_case"],
     "certificate": ["Certificate", "Decision", "Guarantee"],
+    "certify": ["certify_run"],
     "classifier": ["Classifier"],
     "covers": [
         "Cover",
@@ -61,9 +72,13 @@ _ROOMS = {
         "replicated_cover",
         "spread_cover",
     ],
-    "defences": ["Answer", "Defence", "Proof"],
+    "data": ["load_dataset"],
+    "defences": ["Answer", "Defence", "Explanation", "MaskedDefence", "Proof"],
+    "engine": ["Engine"],
     "errors": ["CertmaskError"],
     "geometry": ["Mask"],
+    "results.columns": ["figures"],
+    "results.run": ["read_run"],
     "rules": [
         "JuryDetection",
         "JuryRecovery",
@@ -73,6 +88,7 @@ _ROOMS = {
         "MinorityReports",
         "PatchCleanser",
         "Published",
+        "Rule",
         "Undefended",
     ],
     "threat": ["Patch", "Threat"],

@@ -13,6 +13,7 @@ SOFT_OUTPUTS = "test_rules_exhaustive.py::test_every_attack_with_soft_outputs"
 NOISE = "test_rules_exhaustive.py::test_a_margin_absorbs_noise"
 TOURNAMENTS = "test_rules.py::test_tournaments_of_any_outcome"
 STRICT = "test_rules.py::test_minority_reports_is_strict_at_the_threshold"
+COHORT = "test_rules.py::test_a_cohort_is_judged_as_its_pictures_are_one_by_one"
 EVERY_PAIR = "test_faults.py::test_one_wrong_pair_anywhere_voids_a_certificate"
 
 

@@ -17,8 +17,8 @@ GEOMETRY = [
         "patch a pixel smaller",
         "juries are found for a patch one pixel smaller than the declared one",
         "geometry/districts.py",
-        "position_runs(m.rows(image), patch.height)",
-        "position_runs(m.rows(image), max(patch.height - 1, 1))",
+        "position_spans(m.rows(image), patch.height)",
+        "position_spans(m.rows(image), max(patch.height - 1, 1))",
         (PARTITION, ONE_FACT),
     ),
     Fault(

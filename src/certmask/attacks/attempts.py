@@ -15,7 +15,7 @@ from certmask.data.dataset import evenly_spaced
 from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
-from certmask.geometry.shapes import Run
+from certmask.geometry.shapes import Span
 
 RANKS = 3
 """Restarts of one place go for the best, second-best and third-best wrong class in turn."""
@@ -142,7 +142,7 @@ def _edge(juries: Juries, chance: np.random.Generator) -> IntArray:
     return np.asarray(np.clip(wanted, 0, _positions(juries) - 1))
 
 
-def _beside(runs: tuple[Run, ...], length: int, chance: np.random.Generator) -> int:
+def _beside(runs: tuple[Span, ...], length: int, chance: np.random.Generator) -> int:
     """A position that sticks out of one of the runs by one pixel."""
     low, high = runs[chance.integers(len(runs))]
     return int(chance.choice([low - 1, high - length + 1]))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from certmask.covers import Cover
 from certmask.geometry import IntArray
-from certmask.geometry.shapes import Run
+from certmask.geometry.shapes import Span
 from certmask.rules import Rule
 
 Bits = npt.NDArray[np.bool_]
@@ -49,7 +49,7 @@ class Juries:
         return np.asarray(self.members(corners) @ np.array(self.cover.copies))
 
 
-def _prefix_sums(runs: Sequence[Sequence[Run]], length: int) -> npt.NDArray[Any]:
+def _prefix_sums(runs: Sequence[Sequence[Span]], length: int) -> npt.NDArray[Any]:
     """Per mask, the number of its pixels before each position of one axis, ``[masks, length + 1]``."""
     marks = np.zeros((len(runs), length + 1), dtype=np.int64)
     for row, pieces in zip(marks, runs, strict=True):

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from certmask.certificate import Decision
 from certmask.geometry import IntArray
+from certmask.passes import NONE, Ballot
 from certmask.rules import Rule
-from certmask.votes import NONE, Ballot, Votes, VoteStore
+from certmask.votes import Votes, VoteStore
 
 CLEAN = -1
 """Answer of an attacker who leaves a vote as it was."""

@@ -66,13 +66,14 @@ def predict(
     choices = choices.on(device, precision, batch, backend)
     fixed = choices.fixed_margin()
     classifier = choices.classifier()
-    engine = Engine(classifier, choices.covers(classifier))
+    covers = choices.covers(classifier)
+    engine = Engine(classifier, covers)
     framing = framing_of(choices.model)
     inputs = [framing(read_photo(photo), classifier.size) for photo in photos]
     tensors = [to_tensor(image) for image in inputs]
     if fixed is None:
         fixed = measured_margin(engine, tensors[:8])
-    (defence,) = choices.defences(choices.covers(classifier), fixed)
+    (defence,) = choices.defences(covers, fixed)
     found = explain(engine, tensors, defence)
     names = classifier.class_names
     if json:

@@ -175,7 +175,13 @@ def build(
 
 
 def custom_cover(image: Size | int, patch: Patch, masks: Sequence[Mask], fold: Size = (1, 1)) -> Cover:
-    """A cover from your own masks; an error if some location is covered less often than ``fold`` says."""
+    """Every place of the patch lies inside as many of your own masks as ``fold`` says; an error if one does not.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    masks: rectangles of any sizes, which may stick out of the image; one that is listed twice counts twice
+    fold: the k that is claimed, as a product of two numbers
+    """
     image = checked_size(image, "image")
     if not masks:
         raise CoverError("expected at least one mask, got none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from certmask.covers.cover import Cover
 from certmask.covers.tilings import TILINGS, spread_cover
-from certmask.errors import CoverError
+from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
 from certmask.threat import Patch, Size, checked_size
 
@@ -64,7 +64,7 @@ def suited_cover(
 ) -> Cover:
     """The cover that is asked for, as far as it is; an error if it has more masks than anybody could want."""
     if tiling not in TILINGS:
-        raise CoverError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
+        raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
     size, folds = mask_and_fold(image, patch, tiling, mask, fold, many)
     count = minimum_masks(image, patch, size, folds[0] * folds[1])
     if count > MOST_MASKS:

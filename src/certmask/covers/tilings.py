@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from certmask.covers.axis import clamped_starts, minimal_starts, spread_starts
 from certmask.covers.cover import Cover, build
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import Mask, reach, smallest_mask
@@ -16,13 +15,28 @@ Starts = Callable[[int, int, int], list[list[int]]]
 
 
 def minimal_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """Exactly ``N*(k)`` masks, the fewest any k-fold cover can have; distinct wherever the slack allows
-    (a mask as large as the image always blanks out the same pixels)."""
+    """Every place of the patch lies inside k masks, exactly ``N*(k)`` in all: no k-fold cover has fewer.
+
+    Masks differ wherever the slack allows; one as large as the image always blanks out the same pixels.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, at least that of the patch
+    fold: how many masks cover a place along each axis; ``(2, 3)`` makes k = 6
+    """
     return _grid_cover("minimal", minimal_starts, image, patch, mask, fold)
 
 
 def spread_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """Evenly spread masks whose juries really differ: at most ``fold − 1`` more starts per axis than the minimum."""
+    """Every place of the patch lies inside k masks, spread evenly so that juries really differ.
+
+    Takes at most ``fold − 1`` more starts per axis than the minimum.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, at least that of the patch
+    fold: how many masks cover a place along each axis, at most the positions that one mask covers
+    """
     return _grid_cover("spread", spread_starts, image, patch, mask, fold)
 
 
@@ -40,7 +54,15 @@ def _grid_cover(
 
 
 def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """The paper's Replicated Tiling: effective areas side by side from the corner on, each mask placed k times."""
+    """Every place of the patch lies inside a mask that votes k times: the paper's Replicated Tiling.
+
+    Effective areas of ``M − 2r`` stand side by side from the corner on. The copies are one mask, and cost one pass.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, larger than the patch along both axes
+    fold: k as a product of two numbers; only the product counts
+    """
     image, mask, fold = _checked(image, patch, mask, fold)
     e_y, e_x = effective_coverage(patch, mask)
     grid = [
@@ -52,7 +74,15 @@ def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Si
 
 
 def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
-    """The paper's Offset Tiling: stride ``(M − 2r)/m`` rounded down to pixels, wrapped at the borders."""
+    """Every place of the patch lies inside k masks: the paper's Offset Tiling, wrapped at the borders.
+
+    Masks start every ``(M − 2r)/m`` pixels, rounded down; the part that leaves the image comes in on the other side.
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    mask: the size of a mask, larger than the patch along both axes
+    fold: how many masks cover a place along each axis; ``(2, 3)`` makes k = 6
+    """
     image, mask, fold = _checked(image, patch, mask, fold)
     e_y, e_x = effective_coverage(patch, mask)
     tops = [i * e_y // fold[0] - mask[0] // 2 for i in range(-(-fold[0] * image[0] // e_y))]
@@ -64,7 +94,13 @@ def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size |
 def patchcleanser_cover(
     image: Size | int, patch: Patch, per_axis: Size | int | None = None, mask: Size | int | None = None
 ) -> Cover:
-    """PatchCleanser's grid (Xiang et al. 2022): ``per_axis`` masks each way, or masks of a given size, none outside."""
+    """Every place of the patch lies inside a mask, none of which leaves the image: PatchCleanser's (Xiang et al. 2022).
+
+    image: the size of the model's input, (height, width) or the side of a square
+    patch: what the attacker may put on it
+    per_axis: how many masks along each axis, as large as they must be; or
+    mask: the size of a mask, at least that of the patch, as many as it takes
+    """
     image = checked_size(image, "image")
     if (per_axis is None) == (mask is None):
         raise CoverError(f"expected either per_axis or mask, got per_axis={per_axis!r} and mask={mask!r}")
@@ -86,6 +122,39 @@ def _checked(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int
     patch.positions(image)
     reach(patch, mask)
     return image, mask, fold
+
+
+# Mask starts along one axis: a start ``a`` covers the patch positions ``a … a + reach − 1``.
+
+
+def minimal_starts(positions: int, reach: int, fold: int) -> list[list[int]]:
+    """``fold`` grids of exactly ``⌈positions/reach⌉`` starts, shifted against each other as far as the slack allows."""
+    count = -(-positions // reach)
+    slack = count * reach - positions
+    shifts = [slack // 2] if fold == 1 else [g * slack // (fold - 1) for g in range(fold)]
+    return [[j * reach - shift for j in range(count)] for shift in shifts]
+
+
+def spread_starts(positions: int, reach: int, fold: int) -> list[list[int]]:
+    """``fold`` complete grids, interleaved at stride ``reach/fold``: at most ``fold − 1`` starts over the minimum.
+
+    ``⌊j·reach/fold⌋`` puts exactly ``fold`` starts into every window of ``reach``, so the fold holds everywhere.
+    """
+    if fold > reach:
+        raise CoverError(
+            f"expected a fold of at most {reach} per axis (the positions one mask covers), got {fold}: "
+            "the masks would repeat; take a larger mask or a smaller fold"
+        )
+    first, last = 1 - fold, -(-positions * fold // reach) - 1
+    shift = ((last + 1) * reach // fold - positions) // 2
+    starts = {j: j * reach // fold - shift for j in range(first, last + 1)}
+    return [[start for j, start in starts.items() if j % fold == g] for g in range(fold)]
+
+
+def clamped_starts(length: int, mask: int, stride: int) -> list[int]:
+    """Starts ``0, stride, …``, the last one moved back so that its mask ends at the border."""
+    last = max(length - mask, 0)
+    return [*range(0, last, stride), last]
 
 
 TILINGS: dict[str, Callable[..., Cover]] = {

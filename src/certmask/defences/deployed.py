@@ -19,9 +19,10 @@ from certmask.defences.masked import MaskedDefence
 from certmask.defences.protocol import Outcome, asked_marks, examine, noted
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
+from certmask.passes import Ask
 from certmask.rules import JuryRecovery, Rule
 from certmask.rules.rule import Asking
-from certmask.votes import Ask, VoteStore
+from certmask.votes import VoteStore
 
 
 @dataclass(frozen=True)

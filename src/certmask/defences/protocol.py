@@ -15,9 +15,10 @@ from certmask.covers import Cover
 from certmask.engine import Archive, Engine, Finding
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
+from certmask.passes import Ask
 from certmask.rules.rule import Asking, T
 from certmask.threat import Size, Threat
-from certmask.votes import Ask, BoolArray, VoteStore
+from certmask.votes import BoolArray, VoteStore
 
 
 class AnyDefence(ABC):

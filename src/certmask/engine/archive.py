@@ -15,11 +15,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from certmask.engine.engine import Engine
+from certmask.engine.masking import footprint_from
 from certmask.errors import VoteError
 from certmask.geometry import IntArray
-from certmask.votes import NONE, Passes
+from certmask.passes import NONE, Passes, widened
 
-FORMAT = "1"
+VOTES_FORMAT = "1"
+STRANGER = -2
 
 
 class KeptVotes:
@@ -43,32 +45,53 @@ class KeptVotes:
 
     def recall(self, number: int, passes: Passes) -> tuple[IntArray, Tensor]:
         """Passes ``[n]`` whose masks all belong to this engine, and their probabilities ``[n, classes]``."""
-        path = self.path(number)
-        if not path.exists():
-            return np.empty(0, dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
-        try:
-            with safe_open(path, framework="pt") as file:
-                footprints = json.loads(file.metadata()["masks"])
-                sets, probabilities = file.get_tensor("sets").numpy(), file.get_tensor("probabilities")
-        except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-            raise VoteError(f"expected kept votes in {path}, got {error}: delete it to have them made again") from None
-        own = self.engine.forward.masks.numbers(footprints)
-        stranger = len(own)
-        known = np.append(np.where(own == NONE, stranger, own), NONE)[sets]
-        here = (known != stranger).all(axis=1) if stranger else np.ones(len(sets), dtype=bool)
+        footprints, sets, probabilities = self._read(number)
+        known = _renumbered(sets, self.engine.forward.masks.numbers(footprints))
+        here = (known != STRANGER).all(axis=1)
         return passes.numbers(known[here]), probabilities[torch.from_numpy(here)]
 
     def keep(self, number: int, passes: Passes, made: IntArray, probabilities: Tensor) -> None:
-        """Write down all votes about one picture; a reader never sees half a file."""
-        path, sets = self.path(number), passes.sets(made)
-        used = np.unique(sets[sets != NONE])
-        place = np.full(passes.masks + 1, NONE, dtype=np.int64)
-        place[used] = np.arange(len(used))
-        tensors = {"sets": torch.from_numpy(place[sets]), "probabilities": probabilities.cpu().contiguous()}
-        masks: list[Any] = [self.engine.forward.masks.footprints[mask] for mask in used]
-        half = path.with_suffix(f".{os.getpid()}")
+        """Write down all votes about one picture, beside those of other engines; a reader never sees half a file."""
+        masks, before, old = self._read(number)
+        foreign = (_renumbered(before, self.engine.forward.masks.numbers(masks)) == STRANGER).any(axis=1)
+        place = {footprint_from(mask): n for n, mask in enumerate(masks)}
+        own = self.engine.forward.masks.footprints
+        sets = passes.sets(made)
+        index = np.full(len(own) + 1, NONE)  # -1 finds itself at the end
+        for mask in np.unique(sets[sets != NONE]).tolist():
+            index[mask] = place.setdefault(own[mask], len(place))
+        sets = index[sets]
+        width = max(sets.shape[1], before.shape[1])
+        self._write(
+            number,
+            list(place),
+            np.concatenate([widened(before[foreign], width), widened(sets, width)]),
+            torch.cat([old[torch.from_numpy(foreign)], probabilities.cpu()]),
+        )
+
+    def _read(self, number: int) -> tuple[list[Any], IntArray, Tensor]:
+        """Footprints of masks, sets ``[n, width]`` of their numbers, probabilities; all empty where nothing is kept."""
+        path = self.path(number)
+        if not path.exists():
+            return [], np.empty((0, 1), dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
         try:
-            save_file(tensors, half, metadata={"certmask_votes": FORMAT, "masks": json.dumps(masks)})
+            with safe_open(path, framework="pt") as file:
+                masks = json.loads(file.metadata()["masks"])
+                return masks, file.get_tensor("sets").numpy(), file.get_tensor("probabilities")
+        except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+            raise VoteError(f"expected kept votes in {path}, got {error}: delete it to have them made again") from None
+
+    def _write(self, number: int, masks: list[Any], sets: IntArray, probabilities: Tensor) -> None:
+        path = self.path(number)
+        half = path.with_suffix(f".{os.getpid()}")
+        tensors = {"sets": torch.from_numpy(sets), "probabilities": probabilities.contiguous()}
+        try:
+            save_file(tensors, half, metadata={"certmask_votes": VOTES_FORMAT, "masks": json.dumps(masks)})
             half.replace(path)
         except (OSError, SafetensorError) as error:
             raise VoteError(f"expected room for votes in {self.folder}, got {error}") from None
+
+
+def _renumbered(sets: IntArray, own: IntArray) -> IntArray:
+    """Sets of a file's masks as sets of an engine's, ``STRANGER`` for a mask that it does not have."""
+    return np.append(np.where(own == NONE, STRANGER, own), NONE)[sets]

@@ -20,8 +20,9 @@ from certmask.covers import Cover
 from certmask.engine.forward import Forward
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
+from certmask.passes import Ask, Ballot, Passes
 from certmask.rules.rule import Asking
-from certmask.votes import Ask, Ballot, Passes, Votes, VoteStore
+from certmask.votes import Votes, VoteStore
 
 T = TypeVar("T")
 COHORT = {"cuda": 32, "cpu": 1}
@@ -199,7 +200,7 @@ class Engine:
                 self._free += cohort.slots.tolist()
                 seconds = (cohort.seconds + time.perf_counter() - start) / len(cohort.numbers)
                 for place, (number, value) in enumerate(zip(cohort.numbers, stop.value, strict=True)):
-                    if archive is not None:
+                    if archive is not None and cohort.made[place]:
                         archive.keep(number, self.passes, *cohort.store.cast(place))
                     yield Finding(number, value, int(cohort.made[place]), seconds)
                 return

@@ -14,7 +14,8 @@ from certmask.covers import Cover
 from certmask.engine.masking import MaskTable
 from certmask.errors import ClassifierError, VoteError
 from certmask.geometry import IntArray
-from certmask.votes import NONE, head_of
+from certmask.passes import NONE
+from certmask.votes import head_of
 
 
 class Forward:

@@ -12,10 +12,10 @@ from torch import Tensor
 from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
-from certmask.geometry.shapes import Run
+from certmask.geometry.shapes import Span
 from certmask.threat import Size
 
-Footprint = tuple[tuple[Run, ...], tuple[Run, ...]]
+Footprint = tuple[tuple[Span, ...], tuple[Span, ...]]
 
 
 class MaskTable:
@@ -49,10 +49,15 @@ class MaskTable:
         """Where each mask of a cover stands in this table."""
         return np.array([self._number[m.footprint(self._image)] for m in cover.masks], dtype=np.int64)
 
-    def numbers(self, footprints: Iterable[Sequence[Sequence[Sequence[int]]]]) -> IntArray:
-        """Where masks with these pixels stand in this table; -1 for one that is not here."""
-        same = [(tuple(map(tuple, rows)), tuple(map(tuple, columns))) for rows, columns in footprints]
-        return np.array([self._number.get(footprint, -1) for footprint in same], dtype=np.int64)
+    def numbers(self, listed: Iterable[Any]) -> IntArray:
+        """Where masks with these pixels, as a file lists them, stand in this table; -1 for one that is not here."""
+        return np.array([self._number.get(footprint_from(mask), -1) for mask in listed], dtype=np.int64)
+
+
+def footprint_from(listed: Any) -> Footprint:
+    """A footprint whose tuples a file has made into lists."""
+    rows, columns = listed
+    return tuple(map(tuple, rows)), tuple(map(tuple, columns))
 
 
 def _indicator(runs: Sequence[Sequence[tuple[int, int]]], length: int) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from certmask.geometry.shapes import Mask, Run, position_runs
+from certmask.geometry.shapes import Mask, Span, position_spans
 from certmask.threat import Patch, Size
 
 IntArray = npt.NDArray[np.int64]
@@ -47,8 +47,8 @@ def find_districts(image: Size, patch: Patch, masks: Sequence[Mask]) -> District
     Each axis is cut where some mask starts or stops covering; the cells between the cuts are merged by jury.
     """
     n_y, n_x = patch.positions(image)
-    cuts_y, bits_y = _axis_cells([position_runs(m.rows(image), patch.height) for m in masks], n_y)
-    cuts_x, bits_x = _axis_cells([position_runs(m.columns(image), patch.width) for m in masks], n_x)
+    cuts_y, bits_y = _axis_cells([position_spans(m.rows(image), patch.height) for m in masks], n_y)
+    cuts_x, bits_x = _axis_cells([position_spans(m.columns(image), patch.width) for m in masks], n_x)
 
     index: dict[bytes, int] = {}
     corner: list[tuple[int, int]] = []
@@ -68,7 +68,7 @@ def find_districts(image: Size, patch: Patch, masks: Sequence[Mask]) -> District
     return Districts(juries, sizes, np.array(corner, dtype=np.int64), np.array(area, dtype=np.int64))
 
 
-def _axis_cells(runs: Sequence[tuple[Run, ...]], positions: int) -> tuple[IntArray, BitArray]:
+def _axis_cells(runs: Sequence[tuple[Span, ...]], positions: int) -> tuple[IntArray, BitArray]:
     """Cut one axis at every run's ends; return the cuts and, per cell, the packed set of masks that cover it."""
     distinct = {run: number for number, run in enumerate(dict.fromkeys(runs))}
     ends = {0, positions} | {end for run in distinct for pair in run for end in pair}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from certmask.threat import Patch, Size, checked_size
 
-Run = tuple[int, int]
+Span = tuple[int, int]
 """Half-open interval ``[start, stop)`` of pixels or of patch positions along one axis."""
 
 
@@ -23,15 +23,15 @@ class Mask:
     def __post_init__(self) -> None:
         checked_size((self.height, self.width), "mask")
 
-    def rows(self, image: Size) -> tuple[Run, ...]:
+    def rows(self, image: Size) -> tuple[Span, ...]:
         """The pixel rows that the mask blanks out."""
-        return pixel_runs(self.top, self.height, image[0], self.wraps)
+        return pixel_spans(self.top, self.height, image[0], self.wraps)
 
-    def columns(self, image: Size) -> tuple[Run, ...]:
+    def columns(self, image: Size) -> tuple[Span, ...]:
         """The pixel columns that the mask blanks out."""
-        return pixel_runs(self.left, self.width, image[1], self.wraps)
+        return pixel_spans(self.left, self.width, image[1], self.wraps)
 
-    def footprint(self, image: Size) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    def footprint(self, image: Size) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
         """Rows and columns; two masks with one footprint are the same mask to a classifier."""
         return self.rows(image), self.columns(image)
 
@@ -42,7 +42,7 @@ class Mask:
         )
 
 
-def pixel_runs(start: int, length: int, extent: int, wraps: bool) -> tuple[Run, ...]:
+def pixel_spans(start: int, length: int, extent: int, wraps: bool) -> tuple[Span, ...]:
     """The pixels of ``[0, extent)`` that an interval from ``start`` blanks out, as sorted runs."""
     if wraps and length >= extent:
         return ((0, extent),)
@@ -54,10 +54,10 @@ def pixel_runs(start: int, length: int, extent: int, wraps: bool) -> tuple[Run, 
     return ((low, high),) if low < high else ()
 
 
-def position_runs(pixels: tuple[Run, ...], patch_length: int) -> tuple[Run, ...]:
+def position_spans(pixels: tuple[Span, ...], patch_length: int) -> tuple[Span, ...]:
     """The patch positions along one axis that lie wholly inside one of the pixel runs."""
     return tuple((low, high - patch_length + 1) for low, high in pixels if high - low >= patch_length)
 
 
-def _inside(position: int, pixels: tuple[Run, ...], patch_length: int) -> bool:
-    return any(low <= position < high for low, high in position_runs(pixels, patch_length))
+def _inside(position: int, pixels: tuple[Span, ...], patch_length: int) -> bool:
+    return any(low <= position < high for low, high in position_spans(pixels, patch_length))

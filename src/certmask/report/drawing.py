@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from certmask.covers import Cover
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
-from certmask.geometry.shapes import position_runs
+from certmask.geometry.shapes import position_spans
 from certmask.report.markup import data_uri
 from certmask.report.plots import PALETTE
 from certmask.threat import Size
@@ -126,8 +126,8 @@ def fold_map(cover: Cover) -> np.ndarray[Any, np.dtype[np.int64]]:
     """How many placed masks cover each location."""
     fold = np.zeros(cover.patch.positions(cover.image), dtype=np.int64)
     for mask, copies in zip(cover.masks, cover.copies, strict=True):
-        for top, bottom in position_runs(mask.rows(cover.image), cover.patch.height):
-            for left, right in position_runs(mask.columns(cover.image), cover.patch.width):
+        for top, bottom in position_spans(mask.rows(cover.image), cover.patch.height):
+            for left, right in position_spans(mask.columns(cover.image), cover.patch.width):
                 fold[top:bottom, left:right] += copies
     return fold
 

@@ -19,11 +19,11 @@ from torch.nn.functional import embedding_bag
 from certmask.geometry import IntArray
 from certmask.votes import Heads
 
-Scores = npt.NDArray[np.floating[Any]]
+Leads = npt.NDArray[np.floating[Any]]
 AT_ONCE = 1 << 24
 """Probabilities looked at in one step."""
 UNIT = 2.0**-30
-"""Scores are rounded to multiples of this and summed exactly: no order of summation can change a verdict. A win asks
+"""Leads are rounded to multiples of this and summed exactly: no order of summation can change a verdict. A win asks
 for two of them beyond the margin, which is what rounding can add to noise."""
 SLACK = 1e-6
 """More than float32 rounds off a lead."""
@@ -48,7 +48,7 @@ class Aggregate(ABC):
         parts = zip(_parts(outputs, pools), _parts(outputs, pools, labels), strict=True)
         return torch.cat([self._wins(outputs, part, wanted, margin) for part, wanted in parts])
 
-    def least(self, heads: Heads, pools: IntArray, labels: IntArray, margin: float) -> Scores:
+    def least(self, heads: Heads, pools: IntArray, labels: IntArray, margin: float) -> Leads:
         """A bound from first classes alone, ``[pictures, pools]``: where it is positive, ``wins`` is true.
 
         ``heads`` and ``pools`` are ``[pictures, pools, members]``, ``labels`` is ``[pictures]``.
@@ -57,7 +57,7 @@ class Aggregate(ABC):
         return np.asarray(np.where(pools < 0, 0.0, weights).sum(axis=-1))
 
     @abstractmethod
-    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         """By how much each vote raises its label over the margin and any one rival, at least, shaped as the heads."""
 
     def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
@@ -88,7 +88,7 @@ class MeanProbability(_Mean):
     def _transform(outputs: Tensor) -> Tensor:
         return outputs
 
-    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         lead = np.where(heads.labels == labels, heads.lead, -heads.confidence)
         return lead.astype(np.float64) - (margin + SLACK)
 
@@ -102,7 +102,7 @@ class MeanLogProbability(_Mean):
     def _transform(outputs: Tensor) -> Tensor:
         return outputs.clamp(min=FLOOR).log()
 
-    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         first = np.maximum(heads.confidence.astype(np.float64), FLOOR)
         second = np.maximum(first - heads.lead, 0.0) + SLACK
         lead = np.where(heads.labels == labels, np.log(first / second), np.log(FLOOR / (first + SLACK)))
@@ -117,7 +117,7 @@ class LabelMajority(Aggregate):
 
     name = "label majority"
 
-    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Scores:
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         return np.where(heads.wins(labels, margin), 1.0, -1.0)
 
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:

@@ -12,11 +12,12 @@ from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
+from certmask.passes import Ballot
 from certmask.rules.aggregates import Aggregate, MeanProbability
 from certmask.rules.rule import Asking, Rule
 from certmask.rules.tournament import side_by_side, tournament
 from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, jury_claims, least_leads, verdicts
-from certmask.votes import Ballot, BoolArray, Votes
+from certmask.votes import BoolArray, Votes
 
 TABLE = 1 << 22
 """Up to so many passes, the pools of all pairs of districts are found once and kept."""

@@ -12,7 +12,8 @@ from certmask.certificate import Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
-from certmask.votes import Ask, BoolArray, Votes
+from certmask.passes import Ask
+from certmask.votes import BoolArray, Votes
 
 T = TypeVar("T")
 Asking = Generator[Ask, None, T]

@@ -14,11 +14,11 @@ Duelling = Generator[IntArray, IntArray, T]
 """A computation about one picture that yields pairs of hypotheses ``[n, 2]`` and is told the class that each pair's
 common votes name, ``[n]``."""
 
-Judge = Callable[[IntArray, IntArray], Asking[IntArray]]
+Referee = Callable[[IntArray, IntArray], Asking[IntArray]]
 """Given pictures ``[n]`` and a pair of hypotheses about each, ``[n, 2]``, the class that their common votes name."""
 
 
-def side_by_side(duellings: Iterable[Duelling[T]], judge: Judge) -> Asking[list[T]]:
+def side_by_side(duellings: Iterable[Duelling[T]], referee: Referee) -> Asking[list[T]]:
     """One computation per picture, all their duels judged at once, round by round; their findings in order."""
     found: dict[int, T] = {}
     told: dict[int, IntArray | None] = {}
@@ -33,7 +33,7 @@ def side_by_side(duellings: Iterable[Duelling[T]], judge: Judge) -> Asking[list[
                 del running[picture]
         if wanted:
             counts = [len(pairs) for pairs in wanted.values()]
-            outcomes = yield from judge(np.repeat(list(wanted), counts), np.concatenate(list(wanted.values())))
+            outcomes = yield from referee(np.repeat(list(wanted), counts), np.concatenate(list(wanted.values())))
             told = dict(zip(wanted, np.split(outcomes, np.cumsum(counts)[:-1]), strict=True))
     return [found[picture] for picture in range(len(found))]
 

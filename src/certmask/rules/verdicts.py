@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from certmask.geometry import IntArray
-from certmask.rules.aggregates import Aggregate, Scores
+from certmask.rules.aggregates import Aggregate, Leads
 from certmask.rules.rule import Asking, majorities
 from certmask.votes import BoolArray, Votes
 
@@ -43,7 +43,7 @@ def least_leads(
     labels: IntArray,
     margin: float,
     pictures: IntArray | None = None,
-) -> Scores:
+) -> Leads:
     """Where this is positive, a picture's label wins the pool by more than the margin, ``[pictures, pools]``.
 
     Where many pools share their passes, every vote is looked at once and its weight is looked up.

@@ -1,0 +1,85 @@
+"""Every example runs by itself and prints what it promises; one without a check here fails."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
+
+PRINTS: dict[str, list[str]] = {
+    "own_model": [
+        r"reddish: certified recovery against any 6×6 patch on a 32×32 input: the true class is answered, .+",
+        r"halves: not certified against any 6×6 patch on a 32×32 input",
+        r"the network alone says green",
+        r"the defence says red, after \d+ passes",
+        r"because of 36 places 30 claim green, 6 claim red; \d+ passes with two masks decided between them",
+    ],
+    "own_rule": [
+        r"Unanimity: 21 of 81 tables certified, 0 of these beaten",
+        r"Hopeful: 33 of 81 tables certified, 6 of these beaten",
+    ],
+    "own_attack": [
+        r"1\d of 20 pictures are certified",
+        r"the network is fooled by 1\d, 1\d of them certified",
+        r"the defence is fooled by \d, 0 of them certified",
+    ],
+    "certify_folder": [
+        r"undefended: [\d.]+ % answered rightly with 1 passes each",
+        r"jury detection: [\d.]+ % answered rightly with 9 passes each",
+        r"  certified detection: [\d.]+ % of 8 photos",
+        r"PatchCleanser: [\d.]+ % answered rightly with \d+ passes each",
+        r"  certified recovery: [\d.]+ % of 8 photos",
+        r"any 5×5 patch on a 32×32 input; saved in runs/demo-cifar10.jsonl",
+    ],
+    "read_results": [
+        r"efficientnet-lite0 on 20 photos of demo",
+        r"",
+        r"share of photos answered rightly without an alert, and with a false alert:",
+        r" +clean +alert",
+        r"defence *",
+        r"undefended +0.90 +0.00",
+        r"published rule k=6 +0.85 +0.00",
+        r"jury detection k=4 +0.45 +0.55",
+        r"jury recovery k=1 +0.80 +0.05",
+        r"jury recovery k=4 +0.70 +0.00",
+        r"PatchCleanser 4×4 +0.80 +0.00",
+        r"",
+        r"certified share, by what the certificate promises:",
+        r" +certified",
+        r"guarantee +defence *",
+        r"published test +published rule k=6 +0.35",
+        r"detection +jury detection k=4 +0.45",
+        r"recovery +jury recovery k=1 +0.30",
+        r" +jury recovery k=4 +0.35",
+        r" +PatchCleanser 4×4 +0.35",
+    ],
+}
+"""What each example prints, line by line."""
+
+
+def test_every_example_is_checked() -> None:
+    assert set(PRINTS) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_an_example_prints_what_it_promises(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLES[name])])
+    runpy.run_path(str(EXAMPLES[name]), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(PRINTS[name]), lines
+    for line, expected in zip(lines, PRINTS[name], strict=True):
+        assert re.fullmatch(expected, line), (line, expected)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_read_in_a_minute(name: str) -> None:
+    assert len(EXAMPLES[name].read_text(encoding="utf-8").splitlines()) <= 60
