@@ -27,6 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 from PIL import Image
 from scipy.stats import binomtest
@@ -837,7 +838,7 @@ def lines_of(kind: Guarantee, run: Path) -> list[Figures]:
 @pytest.mark.parametrize("name", ["x", "a name as long as it gets!"])
 @pytest.mark.parametrize("images", [8, 1000])
 def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path) -> None:
-    """Every pair of shares, as drawn: figures lie in their panel, beside the diamond, and left of the legend."""
+    """Every pair of shares, as drawn: figures stand at their bars, in their panel, off the diamond and the legend."""
     parts = sorted({round(images * part) for part in (0, 0.84, 0.89, 0.94, 0.97, 1)})
     kinds = (Guarantee.RECOVERY, Guarantee.DETECTION, Guarantee.PUBLISHED)
     groups = {}
@@ -851,6 +852,12 @@ def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path)
         for axes, (kind, group) in zip(figure.axes, groups.items(), strict=True):
             texts = [text for text in axes.texts if isinstance(text, Annotation)]
             assert len(texts) == len(group) * (2 if kind is Guarantee.DETECTION else 1)
+            ends = sorted(
+                (bar.get_width(), bar.get_y() + bar.get_height() / 2)
+                for bar in axes.patches
+                if isinstance(bar, Rectangle)
+            )
+            assert sorted(text.xy for text in texts) == [pytest.approx(end) for end in ends]
             room, legend = axes.get_window_extent(), axes.get_legend()
             assert legend is not None
             boxes = [text.get_window_extent() for text in texts]
