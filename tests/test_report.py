@@ -27,6 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 from PIL import Image
 from scipy.stats import binomtest
@@ -37,12 +38,20 @@ from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset, pixel_digest, to_tensor
 from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
+from certmask.report.drawing import jury, middle, with_jury
 from certmask.report.gallery import FATES, fate, picked
-from certmask.report.page import price_caption
-from certmask.report.plots import PALETTE, STYLE, dissent_range, frontier, price_figure, rings, share_figure
+from certmask.report.plots import (
+    PALETTE,
+    STYLE,
+    dissent_range,
+    frontier,
+    price_caption,
+    price_figure,
+    rings,
+    share_figure,
+)
 from certmask.report.report import read_report
 from certmask.report.tables import latex_text, markdown_text
-from certmask.report.thumbnails import jury, middle, with_jury
 from certmask.results.columns import COLUMNS, Column, Figures, figures
 from certmask.results.file import picture_folder, read_results
 from certmask.results.kinds import AMOUNT
@@ -829,7 +838,7 @@ def lines_of(kind: Guarantee, run: Path) -> list[Figures]:
 @pytest.mark.parametrize("name", ["x", "a name as long as it gets!"])
 @pytest.mark.parametrize("images", [8, 1000])
 def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path) -> None:
-    """Every pair of shares, as drawn: figures lie in their panel, beside the diamond, and left of the legend."""
+    """Every pair of shares, as drawn: figures stand at their bars, in their panel, off the diamond and the legend."""
     parts = sorted({round(images * part) for part in (0, 0.84, 0.89, 0.94, 0.97, 1)})
     kinds = (Guarantee.RECOVERY, Guarantee.DETECTION, Guarantee.PUBLISHED)
     groups = {}
@@ -838,11 +847,17 @@ def test_no_figure_is_cut_off_or_under_a_mark(name: str, images: int, run: Path)
         shares = [(Share(clean, images), Share(certified, images)) for clean in parts for certified in parts]
         groups[kind] = [replace(one, clean=clean, certified=share, false_alerts=share) for clean, share in shares]
     with mpl.rc_context(STYLE):
-        figure = share_figure(groups)
+        figure = share_figure([line for group in groups.values() for line in group])
         figure.draw_without_rendering()
         for axes, (kind, group) in zip(figure.axes, groups.items(), strict=True):
             texts = [text for text in axes.texts if isinstance(text, Annotation)]
             assert len(texts) == len(group) * (2 if kind is Guarantee.DETECTION else 1)
+            ends = sorted(
+                (bar.get_width(), bar.get_y() + bar.get_height() / 2)
+                for bar in axes.patches
+                if isinstance(bar, Rectangle)
+            )
+            assert sorted(text.xy for text in texts) == [pytest.approx(end) for end in ends]
             room, legend = axes.get_window_extent(), axes.get_legend()
             assert legend is not None
             boxes = [text.get_window_extent() for text in texts]

@@ -1,7 +1,8 @@
-"""Pictures of covers, of votes and of learning curves."""
+"""Pictures of covers, of votes and of learning curves; small pictures for a page."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,15 +15,22 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch as Swatch
 from matplotlib.patches import Rectangle
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from certmask.covers import Cover
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
 from certmask.geometry.shapes import position_spans
-from certmask.report.thumbnails import jury, middle
+from certmask.report.markup import data_uri
+from certmask.report.plots import PALETTE
+from certmask.threat import Size
 
 COLOURS = ("#2a78b5", "#e4572e", "#f2b134", "#4c9f70", "#8e5ea2", "#6b705c", "#b5838d")
+SIDE = 288
+"""Pixels of the longer side of a small picture."""
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
 
 
 def draw_cover(cover: Cover, path: Path) -> None:
@@ -30,13 +38,13 @@ def draw_cover(cover: Cover, path: Path) -> None:
     figure = Figure(figsize=(10, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_jury(left, cover)
-    fold = fold_map(cover)
-    shown = right.imshow(fold, cmap=_steps(int(fold.min()), int(fold.max())), interpolation="nearest")
-    shown.set_clim(fold.min() - 0.5, fold.max() + 0.5)
+    low, high = cover.min_fold, cover.max_fold
+    shades = ListedColormap([(s, 0.35 + 0.6 * s, 0.55 + 0.4 * s) for s in np.linspace(0.85, 0.15, high - low + 1)])
+    shown = right.imshow(fold_map(cover), shades, interpolation="nearest", vmin=low - 0.5, vmax=high + 0.5)
     right.set(xlabel="left edge of the patch", ylabel="top edge of the patch")
-    folds = f"{fold.min()} to {fold.max()}" if np.ptp(fold) else f"{fold.min()} everywhere"
+    folds = f"{low} to {high}" if low < high else f"{low} everywhere"
     right.set_title(f"masks that cover a {cover.patch.height}×{cover.patch.width} patch: {folds}")
-    ticks = np.unique(np.linspace(fold.min(), fold.max(), num=min(8, int(np.ptp(fold)) + 1)).round().astype(int))
+    ticks = np.unique(np.linspace(low, high, num=min(8, high - low + 1)).round().astype(int))
     figure.colorbar(shown, ax=right, ticks=ticks, shrink=0.8)
     figure.suptitle(str(cover))
     save_figure(figure, path)
@@ -50,21 +58,18 @@ def _draw_jury(axes: Axes, cover: Cover) -> None:
     top, left = middle(cover)
     members = jury(cover)
     for number, mask in enumerate(members):
-        for rectangle in _rectangles(mask, cover):
-            colour = COLOURS[number % len(COLOURS)]
-            axes.add_patch(Rectangle(*rectangle, facecolor=(*to_rgb(colour), 0.10), edgecolor=colour, lw=1.5))
+        colour = COLOURS[number % len(COLOURS)]
+        for x0, y0, x1, y1 in _pieces(mask, cover):
+            piece = Rectangle((x0, y0), x1 - x0, y1 - y0, edgecolor=colour, lw=1.5)
+            piece.set_facecolor((*to_rgb(colour), 0.10))
+            axes.add_patch(piece)
     axes.add_patch(Rectangle((left, top), cover.patch.width, cover.patch.height, facecolor="0.15"))
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
     axes.set_title(f"{len(cover)} masks (dots: centres); a patch and its jury of {len(members)}")
 
 
 def draw_votes(
-    photo: Image.Image,
-    cover: Cover,
-    votes: Sequence[tuple[int, float]],
-    names: Sequence[str],
-    title: str,
-    path: Path,
+    photo: Image.Image, cover: Cover, votes: Sequence[tuple[int, float]], names: Sequence[str], title: str, path: Path
 ) -> None:
     """Left: the model's input. Right: one square per mask, coloured by its vote, paler where it is less sure."""
     figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -137,14 +142,24 @@ def save_figure(figure: Figure, path: Path) -> None:
         raise ResultsError(f"expected a picture file that can be written, got {path} ({error})") from None
 
 
-def _rectangles(mask: Mask, cover: Cover) -> list[tuple[tuple[int, int], int, int]]:
-    return [((x0, y0), x1 - x0, y1 - y0) for y0, y1 in mask.rows(cover.image) for x0, x1 in mask.columns(cover.image)]
+def jury(cover: Cover) -> list[Mask]:
+    """The masks that cover a patch in the middle."""
+    return [mask for mask in cover.masks if mask.covers(middle(cover), cover.patch, cover.image)]
+
+
+def middle(cover: Cover) -> Size:
+    """The place of a patch in the middle."""
+    return (cover.image[0] - cover.patch.height) // 2, (cover.image[1] - cover.patch.width) // 2
+
+
+def _pieces(mask: Mask, cover: Cover) -> list[Box]:
+    """The visible pieces of a mask."""
+    return [(x0, y0, x1, y1) for y0, y1 in mask.rows(cover.image) for x0, x1 in mask.columns(cover.image)]
 
 
 def _centre(mask: Mask, cover: Cover) -> tuple[float, float]:
     """The centre of the mask's visible part; where it wraps, of its larger piece."""
-    y0, y1 = max(mask.rows(cover.image), key=lambda run: run[1] - run[0])
-    x0, x1 = max(mask.columns(cover.image), key=lambda run: run[1] - run[0])
+    x0, y0, x1, y1 = max(_pieces(mask, cover), key=lambda box: (box[3] - box[1], box[2] - box[0]))
     return (y0 + y1) / 2, (x0 + x1) / 2
 
 
@@ -154,7 +169,48 @@ def _spacing(cover: Cover) -> float:
     return float(min((g.min() for g in gaps if len(g)), default=min(cover.image) / 2))
 
 
-def _steps(low: int, high: int) -> ListedColormap:
-    """One shade of blue per fold."""
-    shades = np.linspace(0.85, 0.15, high - low + 1)
-    return ListedColormap([(s, 0.35 + 0.6 * s, 0.55 + 0.4 * s) for s in shades])
+def with_jury(photo: Image.Image, cover: Cover) -> Image.Image:
+    """The photo with a patch in the middle (black) and every mask that covers it (coloured)."""
+    large, scale = _enlarged(photo)
+    layer = Image.new("RGBA", large.size)
+    draw = ImageDraw.Draw(layer)
+    for number, mask in enumerate(jury(cover)):
+        for piece in _pieces(mask, cover):
+            draw.rectangle(_scaled(piece, scale), outline=PALETTE[number % len(PALETTE)], width=3)
+    top, left = middle(cover)
+    patch = _scaled((left, top, left + cover.patch.width, top + cover.patch.height), scale)
+    draw.rectangle(patch, fill=(0, 0, 0, 215), outline=(255, 255, 255, 255), width=1)
+    return Image.alpha_composite(large.convert("RGBA"), layer).convert("RGB")
+
+
+def with_frame(picture: Image.Image, corner: Size, patch: Size) -> Image.Image:
+    """The picture with a frame around its patch."""
+    large, scale = _enlarged(picture)
+    (top, left), (height, width) = corner, patch
+    box = (left * scale - 2, top * scale - 2, (left + width) * scale + 1, (top + height) * scale + 1)
+    draw = ImageDraw.Draw(large)
+    draw.rectangle(box, outline="white", width=4)
+    draw.rectangle(box, outline="#d00000", width=2)
+    return large
+
+
+def thumbnail(picture: Image.Image) -> str:
+    """The picture as a small JPEG inside an address."""
+    out = io.BytesIO()
+    _enlarged(picture)[0].save(out, format="JPEG", quality=82)
+    return data_uri(out.getvalue(), "image/jpeg")
+
+
+def _enlarged(photo: Image.Image) -> tuple[Image.Image, float]:
+    """The photo so that its longer side has ``SIDE`` pixels, and the scale; small ones keep their square pixels."""
+    scale = SIDE / max(photo.size)
+    if scale == 1:
+        return photo.copy(), 1.0
+    size = (max(1, round(photo.width * scale)), max(1, round(photo.height * scale)))
+    return photo.resize(size, Image.Resampling.NEAREST if scale >= 3 else Image.Resampling.LANCZOS), scale
+
+
+def _scaled(box: Box, scale: float) -> tuple[float, float, float, float]:
+    """The outermost pixels of a box on an enlarged photo."""
+    left, top, right, bottom = (edge * scale for edge in box)
+    return left, top, right - 1, bottom - 1

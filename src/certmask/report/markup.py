@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from html import escape
 
-_ALONE = frozenset({"img", "meta", "br"})
+_ALONE = frozenset({"img", "meta"})
 
 
 class Markup(str):
@@ -33,15 +33,14 @@ def data_uri(content: bytes, kind: str) -> str:
 
 
 CSS = """
-:root { --ink: #1d2430; --soft: #5c6675; --line: #d9dee6; --tint: #f5f7fa; --blue: #0072b2; --green: #00785a;
-  --orange: #b84a00; --red: #b00020; }
+:root { --ink: #1d2430; --soft: #5c6675; --line: #d9dee6; --tint: #f5f7fa; --blue: #0072b2; --orange: #b84a00;
+  --red: #b00020; }
 * { box-sizing: border-box; }
 body { margin: 0; color: var(--ink); background: #fff; font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto,
   "Helvetica Neue", Arial, "Noto Sans", "Liberation Sans", sans-serif; }
 main { max-width: 1100px; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }
 h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 .3rem; letter-spacing: -.01em; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .6rem; padding-top: 1.2rem; border-top: 1px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 p, li { max-width: 78ch; margin: .4rem 0; overflow-wrap: anywhere; }
 ul { padding-left: 1.2rem; margin: .4rem 0; }
 .lede, .note, figcaption, small { color: var(--soft); }
@@ -62,8 +61,10 @@ thead tr:first-child th { border-top: 1.5px solid var(--ink); }
 tbody td { border-bottom: 1px solid var(--line); vertical-align: top; }
 tbody tr:last-child td { border-bottom: 1.5px solid var(--ink); }
 .figure { text-align: right; font-variant-numeric: tabular-nums; }
+td.figure { white-space: nowrap; }
 .words { text-align: left; overflow-wrap: anywhere; min-width: 6.7rem; }
-td small { display: block; font-size: .72rem; white-space: nowrap; }
+td.words:first-child { position: sticky; left: 0; background: #fff; }
+td small { display: block; font-size: .72rem; }
 figure { margin: 1.2rem 0; }
 figure img { display: block; width: 100%; height: auto; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(290px, 1fr)); gap: 1.1rem; margin: .8rem 0; }
@@ -71,8 +72,8 @@ figure img { display: block; width: 100%; height: auto; }
   break-inside: avoid; background: #fff; }
 .card .pictures { display: flex; background: var(--tint); }
 .card figure { margin: 0; flex: 1; min-width: 0; }
-.card img { display: block; width: 100%; height: auto; }
 .card figcaption { padding: .15rem .5rem; }
+.card .note { font-size: inherit; }
 .card .text { padding: .5rem .7rem .7rem; }
 .card b { display: block; margin: .15rem 0; overflow-wrap: anywhere; }
 .card dl { margin: .4rem 0 0; }
@@ -92,6 +93,8 @@ table.facts td:first-child { width: 32%; color: var(--soft); }
 dl.terms dt { font-weight: 600; margin-top: .5rem; }
 dl.terms dd { margin: 0; max-width: 78ch; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
+@media (max-width: 1000px) { table { font-size: .68rem; } td small { font-size: .58rem; }
+  th, td { padding: .3rem .12rem; } .words { min-width: 5.3rem; } }
 @media print { main { max-width: none; padding: 0; } nav { display: none; } body { font-size: 10.5pt; }
   h2 { break-after: avoid; } figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """

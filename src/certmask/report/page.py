@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from certmask.certificate import Guarantee
-from certmask.report.gallery import Album, Card, exhibitions
+from certmask.report.gallery import Album, exhibitions
 from certmask.report.markup import CSS, Markup, data_uri, joined, tag
-from certmask.report.plots import (
-    TITLE,
-    certified_shares,
-    dissent_plot,
-    frontier,
-    price_plot,
-    prices,
-    rings,
-    share_bars,
-)
+from certmask.report.plots import dissent_figure, price_caption, price_figure, share_figure, svg_plot
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
 from certmask.report.tables import Table, full_table, html_table
 from certmask.report.words import LIMITS, setting
@@ -26,7 +19,6 @@ from certmask.results.columns import COLUMNS, Figures
 from certmask.results.run import Run
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-FOOTER = "Made by certmask from results files alone."
 MANY = 15
 """Longer tables are folded."""
 
@@ -48,10 +40,6 @@ TERMS = {
 }
 
 
-Section = tuple[str, Sequence[Markup]]
-"""A title and what stands under it."""
-
-
 def page(report: Report, album: Album) -> str:
     """The whole page; the same input gives the same bytes."""
     title = "What was proved" if report.chapters else "What was attacked"
@@ -59,7 +47,8 @@ def page(report: Report, album: Album) -> str:
     for number, (name, parts) in enumerate(sections(report, album), start=1):
         body.append(tag("section", tag("h2", name), *parts, id=f"section-{number}"))
         links.append(tag("a", name, href=f"#section-{number}"))
-    main = tag("main", tag("h1", title), *_opening(report), tag("nav", *links), *body, tag("footer", FOOTER))
+    footer = tag("footer", "Made by certmask from results files alone.")
+    main = tag("main", tag("h1", title), *_opening(report), tag("nav", *links), *body, footer)
     return f"<!doctype html>\n{tag('html', _head(title), tag('body', main), lang='en')}\n"
 
 
@@ -89,14 +78,14 @@ def _opening(report: Report) -> list[Markup]:
     return [*parts, tag("p", LIMITS, class_="note")]
 
 
-def sections(report: Report, album: Album) -> list[Section]:
-    """All sections that have something to say, in order."""
+def sections(report: Report, album: Album) -> list[tuple[str, list[Markup]]]:
+    """Titles and contents of all sections that have something to say, in order."""
     terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
-    found: list[Section] = [
+    found = [
         *((chapter.run.name, _chapter(chapter)) for chapter in report.chapters),
         ("Compared", list(_comparison(report))),
         *((f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)]) for a in report.attacks),
-        *((title, _boxes(cards)) for title, cards in exhibitions(report, album)),
+        *((title, [tag("div", *cards, class_="cards")]) for title, cards in exhibitions(report, album) if cards),
         ("What the words mean", [tag("dl", *terms, class_="terms")]),
         ("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
     ]
@@ -105,10 +94,14 @@ def sections(report: Report, album: Album) -> list[Section]:
 
 def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
     """Table, cautions and plots of one run."""
-    parts = [html_table(chapter.table), *(tag("p", line, class_="caution") for line in chapter.cautions)]
-    for svg, caption in ((share_bars(chapter.lines), BARS), (dissent_plot(chapter.run, chapter.lines), DISSENT)):
-        parts += [_picture(svg, caption)] if svg else []
-    return parts
+    tested = [line for line in chapter.lines if line.certified]
+    masked = [line for line in tested if line.guarantee.proved and line.masks]
+    return [
+        html_table(chapter.table),
+        *(tag("p", line, class_="caution") for line in chapter.cautions),
+        *([_picture(BARS, share_figure, tested)] if tested else []),
+        *([_picture(DISSENT, dissent_figure, chapter.run, masked)] if masked else []),
+    ]
 
 
 def _comparison(report: Report) -> Iterator[Markup]:
@@ -117,40 +110,9 @@ def _comparison(report: Report) -> Iterator[Markup]:
         yield _folded(full_table("All runs", COLUMNS, report.lines, [FIGURES_NOTE], also=["run"]))
     for group in report.price_groups():
         names = [line.defence if len(report.chapters) == 1 else f"{line.run}: {line.defence}" for line in group]
-        yield _picture(price_plot(group, names), price_caption(group))
+        yield _picture(price_caption(group), price_figure, group, names)
     if report.contests:
         yield _folded(report.contests_table)
-
-
-def price_caption(lines: Sequence[Figures]) -> str:
-    """What is shown, and what dashed lines and hollow marks mean where there are any."""
-    line, shares, panels = lines[0], certified_shares(lines), prices(lines).values()
-    words = [
-        f"The price of a proof ({TITLE[line.guarantee]}): {line.model} on {line.data}, "
-        f"{line.patch[0]}×{line.patch[1]} patch.",
-        "Vertical: 95 % intervals.",
-    ]
-    if any(len(frontier(passes, shares)) > 1 for passes in panels):
-        words.append("Dashed: what no cheaper defence reaches.")
-    if any(any(rings(passes, shares)) for passes in panels):
-        words.append("Hollow marks lie around others in nearly the same place.")
-    return " ".join(words)
-
-
-def _boxes(cards: Sequence[Card]) -> list[Markup]:
-    return [tag("div", *map(_box, cards), class_="cards")] if cards else []
-
-
-def _box(card: Card) -> Markup:
-    """Pictures, what they show, and what each defence said."""
-    pictures = []
-    for source, caption in card.pictures:
-        image = tag("img", src=source, alt=f"{card.title} {caption}".strip())
-        pictures.append(tag("figure", image, *([tag("figcaption", caption)] if caption else [])))
-    verdicts = [tag("div", tag("dt", who), tag("dd", words, class_=tone)) for who, tone, words in card.verdicts]
-    about = (tag("div", card.heading, class_=card.tone), tag("b", card.title), tag("div", card.drawn, class_="note"))
-    text = tag("div", *about, tag("dl", *verdicts), class_="text")
-    return tag("div", tag("div", *pictures, class_="pictures"), text, class_="card")
 
 
 def _provenance(run: Run) -> Markup:
@@ -169,8 +131,8 @@ def _flat(fields: Any, where: str = "") -> Iterator[tuple[str, str]]:
         yield where, fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False)
 
 
-def _picture(svg: bytes, caption: str) -> Markup:
-    image = tag("img", src=data_uri(svg, "image/svg+xml"), alt=caption)
+def _picture(caption: str, draw: Callable[..., Figure], *shown: Any) -> Markup:
+    image = tag("img", src=data_uri(svg_plot(draw, *shown), "image/svg+xml"), alt=caption)
     return tag("figure", image, tag("figcaption", caption))
 
 

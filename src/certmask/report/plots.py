@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from math import log, sqrt
 from textwrap import fill
 from typing import Any
@@ -18,7 +18,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from certmask.certificate import Guarantee
 from certmask.results.columns import Figures
 from certmask.results.run import Run
-from certmask.results.statistics import Share
 
 BLUE, GREEN, ORANGE, GREY = "#0072b2", "#009e73", "#d55e00", "#8a8a8a"
 PALETTE = (BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -44,6 +43,9 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,
 }
 WIDTH, SVG_DPI = 10.4, 72
+NAME = 32
+"""Names of defences are broken into lines of so many characters."""
+
 SHARE_END = 113
 """Axes of shares go on beyond 100 % by the width of a printed figure."""
 
@@ -52,18 +54,31 @@ NEAR = (0.01, 0.025)
 """Marks closer than these parts of a panel's width and of the highest share hide one another."""
 
 
-def share_bars(lines: Sequence[Figures]) -> bytes | None:
-    """Certified shares with their intervals, one panel per guarantee; None where nothing can be certified."""
+def svg_plot(draw: Callable[..., Figure], *shown: Any) -> bytes:
+    """What a function draws, in the style of the page.
+
+    The layout's solver is off by a last bit now and then, which names of clip paths would show: it is rounded.
+    """
+    with mpl.rc_context(STYLE):
+        figure = draw(*shown)
+        FigureCanvasSVG(figure)
+        figure.set_dpi(SVG_DPI)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for axes in figure.axes:
+            left, bottom, width, height = (round(edge, 9) for edge in axes.get_position().bounds)
+            axes.set_position((left, bottom, width, height))
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        return out.getvalue()
+
+
+def share_figure(lines: Sequence[Figures]) -> Figure:
+    """Certified shares with their intervals, the bars of every guarantee in a panel of its own."""
     groups = {kind: [line for line in lines if line.guarantee is kind] for kind in TITLE}
     groups = {kind: group for kind, group in groups.items() if group}
-    with mpl.rc_context(STYLE):
-        return _svg(share_figure(groups)) if groups else None
-
-
-def share_figure(groups: Mapping[Guarantee, Sequence[Figures]]) -> Figure:
-    """Bars of every guarantee in a panel of its own."""
     heights = [len(group) * (2 if kind is Guarantee.DETECTION else 1) for kind, group in groups.items()]
-    figure = Figure(figsize=(WIDTH, 0.34 * sum(heights) + 0.85 * len(groups) + 0.3), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.38 * sum(heights) + 0.85 * len(groups) + 0.3), layout="constrained")
     panels = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=[h + 0.6 for h in heights])
     for axes, (kind, group) in zip(panels[:, 0], groups.items(), strict=True):
         _bar_panel(axes, kind, group)
@@ -72,22 +87,27 @@ def share_figure(groups: Mapping[Guarantee, Sequence[Figures]]) -> Figure:
 
 
 def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
-    """Bars of one guarantee; with detection, the false alerts below each bar."""
-    places, place = [], count()
-    for line in group:
-        shares = [(line.certified, COLOUR[kind], TITLE[kind], "//" if kind is Guarantee.PUBLISHED else "")]
-        if kind is Guarantee.DETECTION:
-            shares.append((line.false_alerts, ORANGE, "false alerts", "xx"))
-        rows = [next(place) for _ in shares]
-        for row, (share, colour, label, hatch) in zip(rows, shares, strict=True):
-            beside = 100 * line.clean.value if row == rows[0] else 0.0
-            _bar(axes, row, share, colour, label if line is group[0] else "_", hatch, beside)
-        clean = "clean accuracy" if line is group[0] else "_"
+    """Bars of one guarantee with whiskers and, at their upper corners where no mark can lie, figures."""
+    certified = [line.certified for line in group if line.certified]
+    bars = [(certified, TITLE[kind], COLOUR[kind], "//" if kind is Guarantee.PUBLISHED else "")]
+    if kind is Guarantee.DETECTION:
+        bars.append(([line.false_alerts for line in group], "false alerts", ORANGE, "xx"))
+    for first, (shares, label, colour, hatch) in enumerate(bars):
+        rows = range(first, len(bars) * len(group), len(bars))
+        look: dict[str, Any] = {"color": colour, "alpha": 0.85, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.barh(rows, [100 * share.value for share in shares], height=0.64, label=label, **look)
+        for row, share in zip(rows, shares, strict=True):
+            low, high = share.interval
+            axes.plot([100 * low, 100 * high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
+            corner = (100 * share.value, row)
+            axes.annotate(share.percent, corner, xytext=(3, 5.5), textcoords="offset points", fontsize=9)
+    for number, line in enumerate(group):
         mark: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5.5, "zorder": 4, "clip_on": False}
-        axes.plot([100 * line.clean.value], [rows[0]], "D", label=clean, **mark)
-        places.append(sum(rows) / len(rows))
-    names = [plot_text(line.defence, 26) for line in group]
-    axes.set(yticks=places, yticklabels=names, xlim=(0, SHARE_END), ylim=(next(place) - 0.4, -0.6), title=TITLE[kind])
+        clean = "_" if number else "clean accuracy"
+        axes.plot([100 * line.clean.value], [number * len(bars)], "D", label=clean, **mark)
+    places = [len(bars) * number + (len(bars) - 1) / 2 for number in range(len(group))]
+    axes.set_yticks(places, [plot_text(line.defence, NAME) for line in group])
+    axes.set(xlim=(0, SHARE_END), ylim=(len(bars) * len(group) - 0.4, -0.6), title=TITLE[kind])
     axes.set_xticks(range(0, 101, 20))
     axes.spines.bottom.set_bounds(0, 100)
     axes.tick_params(axis="y", length=0)
@@ -96,68 +116,56 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.4, borderaxespad=0.2)
 
 
-def _bar(axes: Axes, row: int, share: Share | None, colour: str, label: str, hatch: str, beside: float) -> None:
-    """A bar with its whisker and its figure, which makes way for a mark that stands ``beside`` it."""
-    if share is None:
-        return
-    low, high = (100 * edge for edge in share.interval)
-    look: dict[str, Any] = {"color": colour, "alpha": 0.85, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-    axes.barh(row, 100 * share.value, height=0.72, label=label, **look)
-    axes.plot([low, high], [row, row], color="0.15", lw=1.3, marker="|", ms=6, zorder=3)
-    end = beside + 1 if high - 1 < beside < high + 11 else high
-    axes.annotate(share.percent, (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
-
-
-def price_plot(lines: Sequence[Figures], names: Sequence[str]) -> bytes:
-    """Certified share against passes, to prove and to answer; lines join what nothing else beats in both."""
-    with mpl.rc_context(STYLE):
-        return _svg(price_figure(lines, names))
-
-
 def price_figure(lines: Sequence[Figures], names: Sequence[str]) -> Figure:
+    """Certified share against passes, to prove and to answer; lines join what nothing else beats in both."""
     columns = max(1, 110 // (8 + max(map(len, names))))
     figure = Figure(figsize=(WIDTH, 3.5 + 0.21 * -(-len(names) // columns)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    for axes, (title, passes) in zip((left, right), prices(lines).items(), strict=True):
-        _price_panel(axes, lines, names, passes, title)
+    for axes, (title, passes, shares) in zip((left, right), _price_panels(lines), strict=True):
+        front = frontier(passes, shares)
+        axes.step([passes[n] for n in front], [shares[n] for n in front], where="post", color="0.6", lw=1, ls="--")
+        _price_marks(axes, lines, names, passes, shares)
+        axes.set(xscale="log", xlabel=f"{title} (log scale)", ylim=(0, None), xlim=price_range(passes))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.grid(alpha=0.25)
     left.set_ylabel(f"{TITLE[lines[0].guarantee]}\n(% of images)")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 
-def _price_panel(
-    axes: Axes, lines: Sequence[Figures], names: Sequence[str], passes: Sequence[float], title: str
+def _price_panels(lines: Sequence[Figures]) -> list[tuple[str, list[float], list[float]]]:
+    """The title of each panel's axis, the passes of the defences, and their certified shares in percent."""
+    shares = [100 * line.certified.value if line.certified else 0.0 for line in lines]
+    prove, answer = [line.proof_passes or 0.0 for line in lines], [line.answer_passes for line in lines]
+    return [("mean passes per image to prove", prove, shares), ("mean passes per image to answer", answer, shares)]
+
+
+def _price_marks(
+    axes: Axes, lines: Sequence[Figures], names: Sequence[str], passes: Sequence[float], shares: Sequence[float]
 ) -> None:
-    shares = certified_shares(lines)
-    front = frontier(passes, shares)
-    axes.step([passes[n] for n in front], [shares[n] for n in front], where="post", color="0.6", lw=1, ls="--")
     for number, (line, ring) in enumerate(zip(lines, rings(passes, shares), strict=True)):
         low, high = line.certified.interval if line.certified else (0.0, 0.0)
         colour, x, y = PALETTE[number % len(PALETTE)], passes[number], shares[number]
-        marker = MARKERS[number // len(PALETTE) % len(MARKERS)] if len(lines) > len(MARKERS) else MARKERS[number]
+        marker = MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
         axes.plot([x, x], [100 * low, 100 * high], color=colour, lw=1.2, alpha=0.55, zorder=2)
         look: dict[str, Any] = {"mfc": "none", "mew": 1.6} if ring else {"mec": "white"}
         axes.plot([x], [y], marker, color=colour, ms=MARK + 6 * ring, zorder=3, **look)
         axes.plot([], [], marker, color=colour, ms=MARK, mec="white", label=plot_text(names[number]))
-    axes.set(xscale="log", xlabel=f"{title} (log scale)", ylim=(0, None), xlim=price_range(passes))
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.grid(alpha=0.25)
 
 
-def prices(lines: Sequence[Figures]) -> dict[str, list[float]]:
-    """What the panels are drawn against, by the titles of their axes."""
-    return {
-        "mean passes per image to prove": [line.proof_passes or 0.0 for line in lines],
-        "mean passes per image to answer": [line.answer_passes for line in lines],
-    }
-
-
-def certified_shares(lines: Sequence[Figures]) -> list[float]:
-    """In percent."""
-    return [100 * line.certified.value if line.certified else 0.0 for line in lines]
+def price_caption(lines: Sequence[Figures]) -> str:
+    """What is shown, and what dashed lines and hollow marks mean where there are any."""
+    line, panels = lines[0], _price_panels(lines)
+    where = f"{line.model} on {line.data}, {line.patch[0]}×{line.patch[1]} patch"
+    words = [f"The price of a proof ({TITLE[line.guarantee]}): {where}.", "Vertical: 95 % intervals."]
+    if any(len(frontier(passes, shares)) > 1 for _, passes, shares in panels):
+        words.append("Dashed: what no cheaper defence reaches.")
+    if any(any(rings(passes, shares)) for _, passes, shares in panels):
+        words.append("Hollow marks lie around others in nearly the same place.")
+    return " ".join(words)
 
 
 def rings(passes: Sequence[float], shares: Sequence[float]) -> list[int]:
@@ -166,12 +174,9 @@ def rings(passes: Sequence[float], shares: Sequence[float]) -> list[int]:
     across, up = NEAR[0] * log(high / low), NEAR[1] * max(shares)
     found = [0] * len(passes)
     for n in reversed(range(len(passes))):
-        hiding = [
-            found[m]
-            for m in range(n + 1, len(passes))
-            if abs(log(passes[m] / passes[n])) <= across and abs(shares[m] - shares[n]) <= up
-        ]
-        found[n] = 1 + max(hiding) if hiding else 0
+        for m in range(n + 1, len(passes)):
+            if abs(log(passes[m] / passes[n])) <= across and abs(shares[m] - shares[n]) <= up:
+                found[n] = max(found[n], 1 + found[m])
     return found
 
 
@@ -191,37 +196,34 @@ def frontier(prices: Sequence[float], shares: Sequence[float]) -> list[int]:
     return kept
 
 
-def dissent_plot(run: Run, lines: Sequence[Figures]) -> bytes | None:
-    """How many masks disagreed with the answer, for images with and without proof; a panel per proof with masks."""
-    shown = [line for line in lines if line.guarantee.proved and line.masks]
-    if not shown:
-        return None
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 2.3 * rows + 0.5), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False)
-        for axes, line in zip(panels.flat, shown, strict=False):
+def dissent_figure(run: Run, lines: Sequence[Figures]) -> Figure:
+    """How many masks disagreed with the answer, for images with and without proof; a panel per defence."""
+    columns = min(3, len(lines))
+    rows = -(-len(lines) // columns)
+    figure = Figure(figsize=(WIDTH, 2.3 * rows + 0.5), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, line in zip_longest(panels.flat, lines):
+        if line:
             _dissent_panel(axes, run, line)
-        for axes in panels.flat[len(shown) :]:
+        else:
             axes.set_axis_off()
-        handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
-        return _svg(figure)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
+    return figure
 
 
 def _dissent_panel(axes: Axes, run: Run, line: Figures) -> None:
-    found = [(row["defences"][line.defence]["dissent"], row["defences"][line.defence]["certified"]) for row in run.rows]
-    bins = range(max(dissent for dissent, _ in found).bit_length() + 1)
-    below = [0] * len(bins)
-    for kind, colour, label in ((True, BLUE, "proved"), (False, "0.78", "not proved")):
-        counts = [sum(d.bit_length() == place and certified is kind for d, certified in found) for place in bins]
-        axes.bar(bins, counts, bottom=below, width=0.9, color=colour, label=label)
-        below = [sum(pair) for pair in zip(below, counts, strict=True)]
-    axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images")
-    axes.set(xticks=bins, xticklabels=[dissent_range(place, line.masks or 0) for place in bins])
-    axes.set_title(plot_text(line.defence, 26))
-    axes.tick_params(axis="x", labelsize=9.5 if len(bins) < 7 else 7.5, rotation=0 if len(bins) < 8 else 40)
+    found = [row["defences"][line.defence] for row in run.rows]
+    places = [(one["dissent"].bit_length(), one["certified"]) for one in found]
+    bins = range(max(place for place, _ in places) + 1)
+    proved = [places.count((place, True)) for place in bins]
+    unproved = [places.count((place, False)) for place in bins]
+    axes.bar(bins, proved, width=0.9, color=BLUE, label="proved")
+    axes.bar(bins, unproved, bottom=proved, width=0.9, color="0.78", label="not proved")
+    axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images", title=plot_text(line.defence, NAME))
+    axes.set_xticks(bins, [dissent_range(place, line.masks or 0) for place in bins])
+    axes.set_ylim(0, 1.05 * max(map(sum, zip(proved, unproved, strict=True))))
+    axes.tick_params(axis="x", labelsize=8, rotation=0 if len(bins) < 8 else 40)
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 
@@ -234,17 +236,3 @@ def dissent_range(place: int, masks: int) -> str:
 def plot_text(name: str, width: int = 90) -> str:
     """A name in lines of at most ``width``, without characters that would spoil an SVG."""
     return fill("".join(c if c.isprintable() else " " for c in name), width) or "–"
-
-
-def _svg(figure: Figure) -> bytes:
-    """The layout's solver is off by a last bit now and then, which names of clip paths would show: it is rounded."""
-    FigureCanvasSVG(figure)
-    figure.set_dpi(SVG_DPI)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    for axes in figure.axes:
-        left, bottom, width, height = (round(edge, 9) for edge in axes.get_position().bounds)
-        axes.set_position((left, bottom, width, height))
-    out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -76,8 +76,8 @@ def attacked_chapter(run: Run) -> Chapter[AttackFigures]:
 class Report:
     """Certification runs and attacks, read from results files alone."""
 
-    chapters: list[Chapter[Figures]] = field(default_factory=list)
-    attacks: list[Chapter[AttackFigures]] = field(default_factory=list)
+    chapters: list[Chapter[Figures]]
+    attacks: list[Chapter[AttackFigures]]
 
     @property
     def runs(self) -> list[Run]:

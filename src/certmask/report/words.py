@@ -38,13 +38,11 @@ def _images(run: Run) -> str:
 
 
 def _threats(lines: Sequence[Figures]) -> str:
-    return "; ".join(dict.fromkeys(map(_threat, lines)))
-
-
-def _threat(line: Figures) -> str:
-    (height, width), (tall, wide) = line.patch, line.image
-    share = 100 * height * width / (tall * wide)
-    return f"one {height}×{width} patch ({share:.1f} % of {tall}×{wide})"
+    found = []
+    for (height, width), (tall, wide) in dict.fromkeys((line.patch, line.image) for line in lines):
+        share = 100 * height * width / (tall * wide)
+        found.append(f"one {height}×{width} patch ({share:.1f} % of {tall}×{wide})")
+    return "; ".join(found)
 
 
 def proved(lines: Sequence[Figures]) -> list[str]:
@@ -84,11 +82,9 @@ def _rest(certified: Share) -> str:
 
 def counted(share: Share) -> str:
     """Count, share and interval."""
-    low, high = share.interval
-    noun = "image" if share.of == 1 else "images"
-    return (
-        f"{share.count:,} of {share.of:,} {noun} ({share.percent} %, 95 % interval {percent(low)} to {percent(high)} %)"
-    )
+    images = "1 image" if share.of == 1 else f"{share.of:,} images"
+    low, high = map(percent, share.interval)
+    return f"{share.count:,} of {images} ({share.percent} %, 95 % interval {low} to {high} %)"
 
 
 def cautions(run: Run) -> list[str]:
@@ -97,9 +93,9 @@ def cautions(run: Run) -> list[str]:
     missing = run.data["images"] - len(run.rows)
     if missing > 0:
         found.append(f"The run is not finished: {missing:,} images are still to come.")
-    masked = [run.defences[name]["rule"] for name in run.defences if run.cover(name) and run.guarantee(name).proved]
+    masked = [name for name in run.defences if run.cover(name) and run.guarantee(name).proved]
     if masked:
-        found.append(_margin(min(float(rule.get("margin", 0.0)) for rule in masked)))
+        found.append(_margin(min(float(run.defences[name]["rule"].get("margin", 0.0)) for name in masked)))
     batch = run.model.get("batch")
     others = Counter(row["batch"] for row in run.rows if row.get("batch", batch) != batch)
     found += [f"{count:,} images ran with batch {size}, not {batch}: their certificates are for that function."
@@ -119,25 +115,23 @@ def _margin(margin: float) -> str:
 
 def attacked(lines: Sequence[AttackFigures]) -> list[str]:
     """What attempts did, and how strong the attack is known to be."""
+    tried = [line for line in lines if line.attempts]
+    proofs = [line for line in tried if line.guarantee.proved]
     sentences = []
-    tried = [line for line in lines if line.attempts and line.guarantee.proved]
-    broken = sum(line.broken or 0 for line in tried)
-    if tried and not broken:
-        total = sum(line.attempts for line in tried)
+    if proofs and not any(line.broken for line in proofs):
+        total = sum(line.attempts for line in proofs)
         sentences.append(f"None of {total:,} attempts on proved certificates broke one, as the proofs say.")
-    for line in lines:
-        if line.guarantee is Guarantee.PUBLISHED and line.attempts:
-            sentences.append(
-                f"{line.defence}: {line.broken:,} of {line.attempts:,} attempts changed the answer on images that pass "
-                f"the published test ({line.images_lost:,} of {line.images:,} images lost)."
-            )
-    bare = [line for line in lines if line.guarantee is Guarantee.NONE and line.attempts]
-    changed, total = sum(line.label_changed for line in bare), sum(line.attempts for line in bare)
-    strength = f"The same attack changes the undefended model's label in {changed:,} of {total:,} attempts."
-    return [
-        *sentences,
-        strength if bare else "The undefended model was not attacked: the attack's strength is unknown.",
+    sentences += [
+        f"{line.defence}: {line.broken:,} of {line.attempts:,} attempts changed the answer on images that pass "
+        f"the published test ({line.images_lost:,} of {line.images:,} images lost)."
+        for line in tried
+        if line.guarantee is Guarantee.PUBLISHED
     ]
+    bare = [line for line in tried if line.guarantee is Guarantee.NONE]
+    if not bare:
+        return [*sentences, "The undefended model was not attacked: the attack's strength is unknown."]
+    changed, total = sum(line.label_changed for line in bare), sum(line.attempts for line in bare)
+    return [*sentences, f"The same attack changes the undefended model's label in {changed:,} of {total:,} attempts."]
 
 
 def broken_proofs(name: str, lines: Sequence[AttackFigures]) -> list[str]:

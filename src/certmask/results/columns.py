@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from certmask.certificate import Guarantee
 from certmask.covers.cover import cover_text
 from certmask.errors import ResultsError
-from certmask.results.file import Row
+from certmask.results.clusters import is_right
 from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
 from certmask.results.run import Run
 from certmask.results.statistics import Contest, Share
@@ -73,9 +73,9 @@ def figures(run: Run) -> list[Figures]:
 
 def _figures(run: Run, defence: str) -> Figures:
     guarantee, cover = run.guarantee(defence), run.cover(defence)
-    found = [(row["label"], row["defences"][defence]) for row in run.rows]
+    found, images = [row["defences"][defence] for row in run.rows], len(run.rows)
     proves = guarantee is not Guarantee.NONE
-    prices = [(o["certified"], o["certificate_passes"]) for _, o in found] if proves else []
+    prices = [(o["certified"], o["certificate_passes"]) for o in found] if proves else []
     return Figures(
         run=run.name,
         model=run.model["name"],
@@ -87,25 +87,15 @@ def _figures(run: Run, defence: str) -> Figures:
         mask=(cover["mask"][0], cover["mask"][1]) if cover else None,
         masks=cover["masks"] if cover and proves else None,
         cover=cover_text(cover) if cover and proves else None,
-        clean=_share([o["label"] == label and not o["alert"] for label, o in found]),
-        certified=_share([o["certified"] for _, o in found]) if proves else None,
-        false_alerts=_share([o["alert"] for _, o in found]),
-        answer_passes=sum(o["passes"] for _, o in found) / len(found),
+        clean=Share(sum(is_right(row, defence) for row in run.rows), images),
+        certified=Share(sum(o["certified"] for o in found), images) if proves else None,
+        false_alerts=Share(sum(o["alert"] for o in found), images),
+        answer_passes=sum(o["passes"] for o in found) / images,
         proof_passes=_mean([passes for _, passes in prices]),
         proved_passes=_mean([passes for proved, passes in prices if proved]),
         unproved_passes=_mean([passes for proved, passes in prices if not proved]),
-        pass_milliseconds=_pass_milliseconds(run),
+        pass_milliseconds=run.pass_milliseconds,
     )
-
-
-def _pass_milliseconds(run: Run) -> float | None:
-    """The mean time of one pass in this run; None where no time was recorded."""
-    seconds, passes = sum(row["seconds"] for row in run.rows), sum(row["passes"] for row in run.rows)
-    return 1000 * seconds / passes if seconds and passes else None
-
-
-def _share(held: Sequence[bool]) -> Share:
-    return Share(sum(held), len(held))
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -133,11 +123,11 @@ class AttackFigures:
 def attack_figures(run: Run) -> list[AttackFigures]:
     """One entry per defence of an attack."""
     _check_kind(run, "attack")
-    return [_attack_figures(run, name, [row for row in run.rows if row["defence"] == name]) for name in run.defences]
+    return [_attack_figures(run, defence) for defence in run.defences]
 
 
-def _attack_figures(run: Run, defence: str, rows: Sequence[Row]) -> AttackFigures:
-    guarantee = run.guarantee(defence)
+def _attack_figures(run: Run, defence: str) -> AttackFigures:
+    rows, guarantee = [row for row in run.rows if row["defence"] == defence], run.guarantee(defence)
     return AttackFigures(
         run=run.name,
         defence=defence,
@@ -172,19 +162,12 @@ class Column(Generic[T]):
     brief: str = ""
 
     def short(self, item: T) -> str:
-        value = self.value(item)
-        return NOTHING if value is None else self.kind.short(value)
+        """As a terminal prints it."""
+        return NOTHING if (value := self.value(item)) is None else self.kind.short(value)
 
     def long(self, item: T) -> tuple[str, str]:
-        value = self.value(item)
-        return (NOTHING, "") if value is None else self.kind.long(value)
-
-    def plain(self, item: T) -> Any:
-        value = self.value(item)
-        return None if value is None else self.kind.plain(value)
-
-    def fields(self, item: T) -> dict[str, Any]:
-        return self.kind.fields(self.key, self.value(item))
+        """As a page prints it: the figure and what qualifies it."""
+        return (NOTHING, "") if (value := self.value(item)) is None else self.kind.long(value)
 
 
 JSON_ALIASES = {"passes_to_answer": "passes", "passes_to_prove": "certificate_passes"}
@@ -193,13 +176,14 @@ JSON_ALIASES = {"passes_to_answer": "passes", "passes_to_prove": "certificate_pa
 
 def json_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:
     """One field per column, shares from 0 to 1."""
-    record = {column.key: column.plain(item) for column in columns}
+    record = {column.key: column.kind.plain(column.value(item)) for column in columns}
     return record | {JSON_ALIASES[key]: value or 0.0 for key, value in record.items() if key in JSON_ALIASES}
 
 
 def csv_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:
     """Plain numbers, shares from 0 to 1 with count and interval."""
-    return {key: value for column in columns for key, value in column.fields(item).items()}
+    fields = (column.kind.fields(column.key, column.value(item)) for column in columns)
+    return {key: value for field in fields for key, value in field.items()}
 
 
 SHARES, PASSES, TIMES = "share of images, %", "passes per image", "ms per image, estimated"

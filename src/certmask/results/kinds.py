@@ -22,7 +22,7 @@ class Kind:
         return self.short(value), ""
 
     def plain(self, value: Any) -> Any:
-        """As JSON has it."""
+        """As JSON has it; a missing value stays None."""
         return value
 
     def fields(self, key: str, value: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class _Part(_Count):
         return value.percent, f"[{percent(low)}, {percent(high)}]"
 
     def plain(self, value: Any) -> Any:
-        return value.value
+        return value.value if value else None
 
     def fields(self, key: str, value: Any) -> dict[str, Any]:
         low, high = value.interval if value else (None, None)
@@ -73,7 +73,7 @@ class _Extent(_Count):
         return f"{value[0]}×{value[1]}"
 
     def plain(self, value: Any) -> Any:
-        return list(value)
+        return list(value) if value else None
 
     def fields(self, key: str, value: Any) -> dict[str, Any]:
         height, width = value or (None, None)
