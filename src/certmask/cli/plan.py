@@ -72,7 +72,7 @@ def _print(covers: list[Cover], image: Size, patch: Patch) -> None:
     from rich.table import Table
 
     from certmask.covers.costs import cover_figures
-    from certmask.covers.default import FOLD, default_mask
+    from certmask.covers.default import DEFAULT_FOLD, default_mask
 
     first = covers[0]
     title = (
@@ -102,7 +102,7 @@ def _print(covers: list[Cover], image: Size, patch: Patch) -> None:
     console = Console(highlight=False)
     console.print(grid)
     console.print("  detection takes one pass per mask; a recovery certificate also looks at the pairs", style="dim")
-    if len(covers) > 1 and first.tiling == "spread" and first.fold in ((1, 1), FOLD):
-        rules = "jury-recovery" if first.fold == FOLD else "the other rules"
+    if len(covers) > 1 and first.tiling == "spread" and first.fold in ((1, 1), DEFAULT_FOLD):
+        rules = "jury-recovery" if first.fold == DEFAULT_FOLD else "the other rules"
         default = default_mask(image, patch, first.fold)
         console.print(f"  default for {rules}: {default[0]}×{default[1]}", style="dim")

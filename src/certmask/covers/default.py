@@ -8,7 +8,7 @@ from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
 from certmask.threat import Patch, Size, checked_size
 
-FOLD = (2, 2)
+DEFAULT_FOLD = (2, 2)
 PER_AXIS = (4, 4)
 SINGLE_PER_AXIS = (6, 6)
 """Masks per axis where one mask per place is asked for."""
@@ -21,7 +21,7 @@ def default_patch(image: Size) -> Patch:
     return Patch(*(max(1, round(side / 7)) for side in image))
 
 
-def default_mask(image: Size, patch: Patch, fold: Size = FOLD) -> Size:
+def default_mask(image: Size, patch: Patch, fold: Size = DEFAULT_FOLD) -> Size:
     """The mask for a fold: the smallest of which 4 per axis cover every place once, 6 per axis for a single fold."""
     return smallest_mask(image, patch, SINGLE_PER_AXIS if fold == (1, 1) else PER_AXIS)
 
@@ -29,7 +29,7 @@ def default_mask(image: Size, patch: Patch, fold: Size = FOLD) -> Size:
 def default_fold(patch: Patch, mask: Size) -> Size:
     """2×2, or less where a mask does not cover two neighbouring places."""
     s_y, s_x = reach(patch, mask)
-    return min(FOLD[0], s_y), min(FOLD[1], s_x)
+    return min(DEFAULT_FOLD[0], s_y), min(DEFAULT_FOLD[1], s_x)
 
 
 def default_cover(image: Size | int, patch: Patch) -> Cover:
@@ -48,7 +48,7 @@ def mask_and_fold(
 ) -> tuple[Size, Size]:
     """What was asked for; what was left open is chosen: several masks per place where ``many`` are worth it."""
     many = many and tiling == "spread"
-    wanted = fold if fold is not None else FOLD if many else (1, 1)
+    wanted = fold if fold is not None else DEFAULT_FOLD if many else (1, 1)
     size = mask if mask is not None else default_mask(image, patch, wanted)
     return size, default_fold(patch, size) if many and fold is None else wanted
 
