@@ -133,3 +133,14 @@ def test_auto_takes_the_last_installed_backend_that_serves_the_device(monkeypatc
     monkeypatch.setattr("certmask.backends.backend.find_spec", lambda name: name == "torch")
     assert default_backend("cpu") == "torch"
     assert backends_help() == "torch, openvino (faster on CPUs), or auto."
+
+
+def test_an_outer_autocast_changes_nothing(images: Tensor) -> None:
+    """A caller's mixed precision is not the certified function: the same numbers, bit for bit, inside and outside."""
+    classifier = Classifier(tiny_network(), 24, batch=4, precision="fp32")
+    outside = classifier(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = classifier(images)
+        made_inside = Classifier(tiny_network(), 24, batch=4, precision="fp32")(images)
+    assert torch.equal(inside, outside)
+    assert torch.equal(made_inside, outside)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from certmask.errors import ResultsError
+from certmask.report.tables import TerminalTable, brief_table
+from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, attack_figures, figures
 from certmask.results.file import ResultsFile, read_results
+from certmask.results.run import read_run
 
 HEADER: dict[str, dict[str, object]] = {
     "model": {"name": "m", "weights_sha256": "a" * 64},
@@ -95,3 +101,20 @@ def test_a_results_file_is_plain_json_lines(tmp_path: Path) -> None:
     lines = (tmp_path / "run.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines[1:]] == ROWS
     assert read_results(tmp_path / "run.jsonl")[1] == ROWS
+
+
+@pytest.mark.parametrize("width", range(24, 100, 4))
+@pytest.mark.parametrize("name", ["results/demo.jsonl", "results/attacks/resnet50-attempts.jsonl"])
+def test_no_terminal_is_too_narrow_for_a_figure(name: str, width: int) -> None:
+    """Every figure is printed whole, as a grid or, where that does not fit, in blocks."""
+    run = read_run(Path(__file__).parent.parent / name)
+    table = (
+        brief_table("", ATTACK_COLUMNS, attack_figures(run))
+        if run.kind == "attack"
+        else brief_table("", COLUMNS, figures(run))
+    )
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(TerminalTable(table))
+    words = Counter(out.getvalue().split())
+    expected = Counter(cell.text for row in table.rows for cell in row[1:] if len(cell.text.split()) == 1)
+    assert not expected - words

@@ -137,7 +137,7 @@ class Classifier:
         """The model's raw output on images that are already on the device."""
         normal = self._arranged((images - self._shift) / self._scale, self.precision)
         try:
-            with float32_mode(self.device, tf32=self.precision == "tf32"):
+            with float32_mode(self.device, tf32=self.precision == "tf32"), as_deployed(self.device):
                 return self.model(normal)
         except torch.OutOfMemoryError:
             raise
@@ -217,6 +217,16 @@ def float32_mode(device: torch.device, tf32: bool) -> Iterator[None]:
         yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+@contextmanager
+def as_deployed(device: torch.device) -> Iterator[None]:
+    """The certified precision holds inside a caller's ``torch.autocast``, too."""
+    if torch.compiler.is_compiling() or not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, enabled=False):
+        yield
 
 
 def checked_images(images: Tensor, size: Size) -> Tensor:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table as Grid
 
-from certmask.report.tables import brief_table, terminal_grid
+from certmask.report.tables import TerminalTable, brief_table
 from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, UNITS, AttackFigures, Figures
 
 if TYPE_CHECKING:
@@ -42,11 +41,11 @@ def progress_bar(images: int) -> Iterator[Listener]:
         yield listen
 
 
-def figures_table(found: Sequence[Figures], title: str) -> Grid:
+def figures_table(found: Sequence[Figures], title: str) -> TerminalTable:
     """One row per defence, in percent; detection and recovery in columns of their own."""
-    return terminal_grid(brief_table(f"{title}; {UNITS}", COLUMNS, found))
+    return TerminalTable(brief_table(f"{title}; {UNITS}", COLUMNS, found))
 
 
-def attack_table(found: Sequence[AttackFigures], title: str) -> Grid:
+def attack_table(found: Sequence[AttackFigures], title: str) -> TerminalTable:
     """One row per defence, in attempts and images."""
-    return terminal_grid(brief_table(title, ATTACK_COLUMNS, found))
+    return TerminalTable(brief_table(title, ATTACK_COLUMNS, found))

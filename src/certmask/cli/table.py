@@ -21,7 +21,7 @@ def table(
     from certmask.cli.console import out
     from certmask.errors import CertmaskError
     from certmask.report.report import Chapter, read_report
-    from certmask.report.tables import markdown_grid, markdown_text, terminal_grid
+    from certmask.report.tables import TerminalTable, markdown_grid, markdown_text
 
     if json and markdown:
         raise CertmaskError("expected either --json or --markdown, got both")
@@ -38,6 +38,6 @@ def table(
             grid = f"{chapter.brief.title}\n\n{markdown_grid(chapter.brief)}\n"
             typer.echo("\n".join([grid, *covers, *cautions, ""]))
         else:
-            out.print(terminal_grid(chapter.brief))
+            out.print(TerminalTable(chapter.brief))
             for line in (*chapter.covers, *chapter.cautions):
                 out.print(f"  {line}", markup=False)

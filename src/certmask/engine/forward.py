@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certmask.classifier import Classifier, Colour, checked_images, compile_options, float32_mode
+from certmask.classifier import Classifier, Colour, as_deployed, checked_images, compile_options, float32_mode
 from certmask.covers import Cover
 from certmask.engine.masking import MaskTable
 from certmask.errors import ClassifierError, VoteError
@@ -98,7 +98,8 @@ class Forward:
             raise VoteError(f"expected at most {self.together} masks in a pass, got {sets.shape[1]}")
         width = self.together - sets.shape[1]
         where, which = self._send(slots), self._send(np.pad(sets, ((0, 0), (0, width)), constant_values=NONE))
-        with float32_mode(self.classifier.device, tf32=self.classifier.precision == "tf32"):
+        device = self.classifier.device
+        with float32_mode(device, tf32=self.classifier.precision == "tf32"), as_deployed(device):
             return self._step(self._images, where, self.masks.rows[which], self.masks.columns[which])
 
     def _fetch(self, heads: Tensor) -> Tensor:

@@ -11,12 +11,17 @@ from itertools import groupby
 from typing import TypeVar
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table as Grid
+from rich.text import Text
 
 from certmask.report.markup import Markup, joined, tag
 from certmask.results.columns import Column
 
 T = TypeVar("T")
+WIDEST = 10_000
+"""Wider than any terminal: what a grid would take if it were asked."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,33 @@ def brief_table(title: str, columns: Sequence[Column[T]], items: Sequence[T]) ->
     return Table(title, headings, [[Cell(column.short(item)) for column in shown] for item in items])
 
 
-def terminal_grid(table: Table) -> Grid:
-    """For a terminal of 80 columns: the names in the first column are broken, figures never cut off."""
-    grid = Grid(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for number, heading in enumerate(table.headings):
-        justify = "left" if heading.words else "right"
-        grid.add_column(heading.text, justify=justify, no_wrap=number > 0, min_width=0 if number else 13)  # type: ignore[arg-type]
-    for row in table.rows:
-        grid.add_row(*(cell.text for cell in row))
-    return grid
+@dataclass(frozen=True)
+class TerminalTable:
+    """A table for a terminal: a grid where it fits, names broken; else a block per row. No figure is ever cut off."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = self._grid()
+        wide = options.update(width=WIDEST, max_width=WIDEST)
+        if Measurement.get(console, wide, grid).minimum <= options.max_width:
+            yield grid
+            return
+        yield Text(self.table.title, style="italic")
+        for first, *others in self.table.rows:
+            yield Text(f"\n{first.text}")
+            for heading, cell in zip(self.table.headings[1:], others, strict=True):
+                yield Text(f"  {' '.join(heading.text.split())}: {cell.text}")
+        yield Text()
+
+    def _grid(self) -> Grid:
+        grid = Grid(title=self.table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+        for number, heading in enumerate(self.table.headings):
+            justify = "left" if heading.words else "right"
+            grid.add_column(heading.text, justify=justify, no_wrap=number > 0, min_width=0 if number else 13)  # type: ignore[arg-type]
+        for row in self.table.rows:
+            grid.add_row(*(cell.text for cell in row))
+        return grid
 
 
 def markdown_grid(table: Table) -> str:
