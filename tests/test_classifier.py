@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import DEVICES, tiny_network
+from looking import outputs_under, singles_of
 from torch import Tensor, nn
 
 from certmask.backends import BACKENDS, PRECISIONS, Backend, backends_help, default_backend
 from certmask.classifier import Classifier, weights_digest
+from certmask.covers import patchcleanser_cover
+from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
+from certmask.threat import Patch
 
 
 def test_probabilities_match_the_bare_network(network: nn.Module, images: Tensor) -> None:
@@ -135,12 +139,17 @@ def test_auto_takes_the_last_installed_backend_that_serves_the_device(monkeypatc
     assert backends_help() == "torch, openvino (faster on CPUs), or auto."
 
 
-def test_an_outer_autocast_changes_nothing(images: Tensor) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_outer_autocast_changes_nothing(device: str, images: Tensor) -> None:
     """A caller's mixed precision is not the certified function: the same numbers, bit for bit, inside and outside."""
-    classifier = Classifier(tiny_network(), 24, batch=4, precision="fp32")
-    outside = classifier(images)
-    with torch.autocast("cpu", torch.bfloat16):
-        inside = classifier(images)
-        made_inside = Classifier(tiny_network(), 24, batch=4, precision="fp32")(images)
-    assert torch.equal(inside, outside)
-    assert torch.equal(made_inside, outside)
+    cover = patchcleanser_cover(24, Patch(4, 4), 3)
+
+    def said() -> list[Tensor]:
+        classifier = Classifier(tiny_network(), 24, batch=4, precision="fp32", device=device)
+        under_masks = outputs_under(Engine(classifier, [cover]), cover, images[:2], [singles_of(cover)] * 2)
+        return [classifier(images), *under_masks]
+
+    outside = said()
+    with torch.autocast(device, torch.bfloat16):
+        inside = said()
+    assert all(torch.equal(a, b) for a, b in zip(outside, inside, strict=True))
