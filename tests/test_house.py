@@ -75,7 +75,7 @@ def test_the_table_is_an_order() -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_knows_only_rooms_before_it(room: str) -> None:
-    """Also inside functions: what is imported late is known as well. Nothing but ``python -m`` knows the command line."""
+    """Also inside functions: what is imported late is known, too. Only ``python -m`` knows the command line."""
     odd = [
         f"{path.relative_to(HOUSE)}: {name}"
         for path in modules(room)
