@@ -38,6 +38,11 @@ def head_of(probabilities: Tensor) -> Tensor:
     return torch.cat([label.to(probabilities.dtype), first, first - second], dim=1)
 
 
+def incomplete() -> VoteError:
+    """What to raise where a rule looks for a vote that was never cast."""
+    return VoteError("expected every vote that the rule needs, got a table without some of them")
+
+
 class VoteStore:
     """Class probabilities of a cohort of pictures, at most one row per picture and pass.
 
@@ -157,7 +162,7 @@ class Votes:
         passes = np.broadcast_to(passes, (len(pictures), *passes.shape[1:]))
         rows = self.store.slots(pictures.reshape(-1, *[1] * (passes.ndim - 1)), passes)
         if ((rows < 0) & (passes != NONE)).any():
-            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+            raise incomplete()
         return np.where(passes == NONE, NONE, rows)
 
     def rows_at(self, pools: IntArray, who: IntArray, which: IntArray, pictures: IntArray | None = None) -> IntArray:
@@ -177,7 +182,7 @@ class Votes:
         needed[np.arange(len(pools))[:, None, None], pools] = True
         needed[:, count] = False
         if (needed & (rows < 0)).any():
-            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+            raise incomplete()
         return rows
 
     def sent(self, numbers: IntArray) -> Tensor:

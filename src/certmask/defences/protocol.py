@@ -136,11 +136,11 @@ def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: Int
     certified: Sequence[bool | None] = [None] * store.pictures
     if labels is not None and defence.guarantee is not Guarantee.NONE:
         certified = (yield from noted(defence.certifying(engine, store, labels), proved)).tolist()
-    answers = np.array([decision.label for decision in decisions])
-    counts = zip(_dissent(store, asked, answers), *(asked_marks(store, asks).sum(axis=1) for asks in (asked, proved)),
-                 strict=True)  # fmt: skip
+    answering, proving = asked_marks(store, asked), asked_marks(store, proved)
+    dissent = _dissent(store, answering, np.array([decision.label for decision in decisions]))
+    counts = np.stack([dissent, answering.sum(axis=1), proving.sum(axis=1)], axis=1).tolist()
     return [
-        Outcome(decision.label, decision.alert, holds, *map(int, numbers))
+        Outcome(decision.label, decision.alert, holds, *numbers)
         for decision, holds, numbers in zip(decisions, certified, counts, strict=True)
     ]
 
@@ -164,8 +164,8 @@ def asked_marks(store: VoteStore, asked: Iterable[Ask]) -> BoolArray:
     return marks
 
 
-def _dissent(store: VoteStore, asked: Iterable[Ask], answers: IntArray) -> IntArray:
-    """How many of the single-mask votes that were asked for name another class than the answer, ``[pictures]``."""
-    pictures, passes = np.nonzero(asked_marks(store, asked) & (store.passes.sizes == 1))
+def _dissent(store: VoteStore, marks: BoolArray, answers: IntArray) -> IntArray:
+    """How many of the single-mask votes among the marked ones name another class than the answer, ``[pictures]``."""
+    pictures, passes = np.nonzero(marks & (store.passes.sizes == 1))
     other = store.heads()[store.slots(pictures, passes), 0] != answers[pictures]
     return np.bincount(pictures[other], minlength=store.pictures)

@@ -13,7 +13,7 @@ from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
-from certmask.votes import BoolArray, Votes
+from certmask.votes import BoolArray, Votes, incomplete
 
 T = TypeVar("T")
 Asking = Generator[Ask, None, T]
@@ -105,7 +105,7 @@ def answer(asking: Asking[T], votes: Votes) -> T:
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         if len(votes.store.missing(ask)):
-            raise VoteError("expected every vote that the rule needs, got a table without some of them")
+            raise incomplete()
 
 
 def majority(labels: IntArray, weights: IntArray | None = None) -> int:
