@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from certmask.attacks.goals import HIDDEN, KEEP, Views
 from certmask.attacks.pictures import paste
+from certmask.backends.outputs import logits_of
 from certmask.classifier import Classifier, Colour, weights_digest
 from certmask.covers import Cover
 from certmask.engine.masking import MaskTable
@@ -57,8 +58,8 @@ class Surrogate:
         seen = self._masked(pictures, pairs).flatten(0, 1)
         normal = ((seen - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = self._network(normal)
-        return logits.float().view(count, views, -1)  # type: ignore[no-any-return]
+            logits = logits_of(self._network(normal))
+        return logits.float().view(count, views, -1)
 
     def _masked(self, pictures: Tensor, pairs: Tensor) -> Tensor:
         """``[n, views, 3, H, W]``: the fill colour wherever one of the two masks lies."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
+from certmask.backends.outputs import LogitsAlone
 from certmask.errors import ClassifierError
 from certmask.threat import Size
 
@@ -32,7 +33,7 @@ def place(model: nn.Module, size: Size, _device: torch.device, precision: str) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch's tracer, which OpenVINO uses
         warnings.simplefilter("ignore", TracerWarning)  # ViTs check shapes while they are traced
-        model = copy.deepcopy(model).float().eval()
+        model = LogitsAlone(copy.deepcopy(model).float()).eval()
         graph = openvino.convert_model(model, example_input=torch.zeros(2, 3, *size))
     hints = {"INFERENCE_PRECISION_HINT": HINTS[precision], "PERFORMANCE_HINT": "LATENCY"}
     compiled: dict[int, Any] = {}
