@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "zoo": ("threat", "backends", "classifier", "data"),
     "results": CORE,
     "report": (*CORE, "data", "results"),
-    "certify": None,
+    "certification": None,
     "attacks": None,
     "training": None,
     "experiments": None,

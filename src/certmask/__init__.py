@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from certmask.certificate import Certificate as Certificate
     from certmask.certificate import Decision as Decision
     from certmask.certificate import Guarantee as Guarantee
-    from certmask.certify import certify_run as certify_run
+    from certmask.certification import certify_run as certify_run
     from certmask.classifier import Classifier as Classifier
     from certmask.covers import Cover as Cover
     from certmask.covers import custom_cover as custom_cover
@@ -60,7 +60,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "attacks": ["AdaptiveAttack", "Attack", "PatchAttack", "RandomSearch", "UniversalPatch", "worst_case"],
     "certificate": ["Certificate", "Decision", "Guarantee"],
-    "certify": ["certify_run"],
+    "certification": ["certify_run"],
     "classifier": ["Classifier"],
     "covers": [
         "Cover",

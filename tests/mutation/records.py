@@ -24,7 +24,7 @@ RECORDS = [
     Fault(
         "row of another photo",
         "a run is continued although a photo that is done was exchanged",
-        "certify.py",
+        "certification.py",
         "if pixel_digest(image) != finished[sample.name]:",
         "if sample.name not in finished:",
         ("test_cli.py::test_a_photo_that_was_exchanged_is_noticed",),

@@ -56,7 +56,7 @@ def certify(
 ) -> None:
     """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
     from certmask.certificate import Guarantee
-    from certmask.certify import certify_run, recorded, run_margin
+    from certmask.certification import certify_run, recorded, run_margin
     from certmask.cli.choices import Choices
     from certmask.cli.console import err, figures_table, progress_bar
     from certmask.cli.console import out as screen
