@@ -61,12 +61,11 @@ def quantized() -> nn.Module:
         warnings.simplefilter("ignore")
         from torch.ao.quantization import DeQuantStub, QuantStub, convert, get_default_qconfig, prepare
 
-        convolution, _, relu, flatten, head = tiny_network()  # type: ignore[misc]
-        network = nn.Sequential(QuantStub(), convolution, relu, flatten, head, DeQuantStub()).eval()
-        network.qconfig = get_default_qconfig("x86")  # type: ignore[assignment]
-        prepared = prepare(network)
+        network = nn.Sequential(QuantStub(), nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), DeQuantStub()).eval()
+        network.qconfig = get_default_qconfig("x86")  # type: ignore[no-untyped-call]
+        prepared = prepare(network)  # type: ignore[no-untyped-call]
         prepared(torch.rand(4, 3, 24, 24, generator=torch.Generator().manual_seed(0)))
-        converted: nn.Module = convert(prepared)
+        converted: nn.Module = convert(prepared)  # type: ignore[no-untyped-call]
         return converted
 
 
@@ -88,8 +87,8 @@ def test_an_explicit_bf16_is_told_what_to_do() -> None:
 
 
 def test_what_fails_in_fp32_too_is_not_blamed_on_bf16(bf16: None) -> None:
-    with warnings.catch_warnings(), pytest.raises(ClassifierError, match="expected a model that takes 20×20 images"):
-        warnings.simplefilter("error")
+    warnings.simplefilter("error")
+    with pytest.raises(ClassifierError, match="expected a model that takes 20×20 images"):
         Classifier(tiny_network(), 20, batch=4)
 
 
@@ -97,7 +96,7 @@ def test_what_fails_in_fp32_too_is_not_blamed_on_bf16(bf16: None) -> None:
     "scripted",
     [
         lambda network: torch.jit.script(network),
-        lambda network: torch.jit.trace(network, torch.rand(4, 3, 24, 24)),
+        lambda network: torch.jit.trace(network, torch.rand(4, 3, 24, 24)),  # type: ignore[no-untyped-call]
         lambda network: torch.jit.freeze(torch.jit.script(network)),
     ],
     ids=["script", "trace", "frozen"],
@@ -160,7 +159,8 @@ def test_a_single_logit_is_told_how_to_become_two(arrange: Callable[[Tensor], An
 @pytest.mark.parametrize("channels", [1, 4])
 def test_another_number_of_channels_is_told(channels: int) -> None:
     network = nn.Sequential(nn.Conv2d(channels, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    for model in (network, torch.jit.trace(network, torch.rand(2, channels, 24, 24))):
+    traced = torch.jit.trace(network, torch.rand(2, channels, 24, 24))  # type: ignore[no-untyped-call]
+    for model in (network, traced):
         with pytest.raises(ClassifierError, match=f"images with 3 channels, got one that takes {channels}: wrap it"):
             Classifier(model, 24, batch=2)
 
@@ -170,11 +170,10 @@ def test_a_model_that_ends_in_softmax_is_warned_of_once(precision: str, images: 
     network = nn.Sequential(tiny_network(), nn.Softmax(dim=1))
     with pytest.warns(UserWarning, match="gives probabilities where logits are expected") as told:
         classifier = Classifier(network, 24, batch=4, precision=precision)
-        classifier(images)
     assert len(told) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Classifier(tiny_network(), 24, batch=4, precision=precision)
+    warnings.simplefilter("error")
+    classifier(images)
+    Classifier(tiny_network(), 24, batch=4, precision=precision)
 
 
 def test_classes_that_the_model_does_not_have_are_refused() -> None:

@@ -32,6 +32,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "results": CORE,
     "report": (*CORE, "data", "results"),
     "certification": None,
+    "deployed": None,
     "attacks": None,
     "training": None,
     "experiments": None,

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from certmask.covers import replicated_cover as replicated_cover
     from certmask.covers import spread_cover as spread_cover
     from certmask.data import load_dataset as load_dataset
-    from certmask.defences import Answer as Answer
-    from certmask.defences import Defence as Defence
     from certmask.defences import Explanation as Explanation
     from certmask.defences import MaskedDefence as MaskedDefence
-    from certmask.defences import Proof as Proof
+    from certmask.deployed import Answer as Answer
+    from certmask.deployed import Defence as Defence
+    from certmask.deployed import Evaluation as Evaluation
+    from certmask.deployed import Proof as Proof
+    from certmask.deployed import certify as certify
     from certmask.engine import Engine as Engine
     from certmask.errors import CertmaskError as CertmaskError
     from certmask.geometry import Mask as Mask
@@ -73,7 +75,8 @@ _ROOMS = {
         "spread_cover",
     ],
     "data": ["load_dataset"],
-    "defences": ["Answer", "Defence", "Explanation", "MaskedDefence", "Proof"],
+    "defences": ["Explanation", "MaskedDefence"],
+    "deployed": ["Answer", "Defence", "Evaluation", "Proof", "certify"],
     "engine": ["Engine"],
     "errors": ["CertmaskError"],
     "geometry": ["Mask"],

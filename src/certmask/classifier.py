@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any, TypeVar
@@ -343,8 +343,13 @@ def _extremes(images: Tensor) -> tuple[float, float]:
 
 def weights_digest(model: nn.Module) -> str:
     """sha256 over all parameters and buffers, by name: the same for the same weights under any library version."""
+    return tensors_digest([*model.named_parameters(), *model.named_buffers()])
+
+
+def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """sha256 over named tensors, in the order of their names."""
     digest = hashlib.sha256()
-    for name, tensor in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda item: item[0]):
+    for name, tensor in sorted(tensors, key=lambda item: item[0]):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -25,6 +25,7 @@ from certmask.cli.options import (
     WeightsOption,
 )
 from certmask.data.sources import sources_help
+from certmask.rules.registry import DEFAULT_PAIRS
 
 
 def certify(
@@ -36,7 +37,7 @@ def certify(
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
     rule: RuleOption = None,
-    pairs: PairsOption = "aligned",
+    pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
     margin: MarginOption = "auto",

@@ -28,6 +28,12 @@ class MaskedDefence(AnyDefence):
     name: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.cover, Cover):
+            raise CertmaskError(
+                f"expected a cover, such as default_cover(224, Patch(32, 32)), got {type(self.cover).__name__}"
+            )
+        if not isinstance(self.rule, Rule):
+            raise CertmaskError(f"expected a rule, such as JuryRecovery(), got {self.rule!r}")
         self.rule.check(self.cover)
 
     @property

@@ -115,6 +115,9 @@ class Engine:
             raise CoverError(f"expected one of the covers that the engine was made for, got {cover}")
         return Votes(self._ballots[cover], store)
 
+    def __repr__(self) -> str:
+        return f"Engine({self.classifier!r}, {len(self.forward.masks)} masks)"
+
     def describe(self) -> dict[str, Any]:
         """The function that is certified: the classifier and the colour of its masks."""
         return {**self.classifier.describe(), "fill": list(self.fill)}
