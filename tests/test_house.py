@@ -34,6 +34,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "certification": None,
     "deployed": None,
     "attacks": None,
+    "adapters": None,
     "training": None,
     "experiments": None,
     "cli": None,

@@ -9,10 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from certmask.adapters import BlackBox as BlackBox
     from certmask.attacks import AdaptiveAttack as AdaptiveAttack
     from certmask.attacks import Attack as Attack
+    from certmask.attacks import Budget as Budget
     from certmask.attacks import PatchAttack as PatchAttack
     from certmask.attacks import RandomSearch as RandomSearch
+    from certmask.attacks import Target as Target
     from certmask.attacks import UniversalPatch as UniversalPatch
     from certmask.attacks import worst_case as worst_case
     from certmask.certificate import Certificate as Certificate
@@ -60,7 +63,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "attacks": ["AdaptiveAttack", "Attack", "PatchAttack", "RandomSearch", "UniversalPatch", "worst_case"],
+    "adapters": ["BlackBox"],
+    "attacks": [
+        "AdaptiveAttack",
+        "Attack",
+        "Budget",
+        "PatchAttack",
+        "RandomSearch",
+        "Target",
+        "UniversalPatch",
+        "worst_case",
+    ],
     "certificate": ["Certificate", "Decision", "Guarantee"],
     "certification": ["certify_run"],
     "classifier": ["Classifier"],

@@ -59,16 +59,17 @@ class Pictures(Dataset):
 
 
 def in_memory(data: Any, framing: Framing) -> Dataset | None:
-    """The data set of a pair of images and labels or of a torch Dataset; None for the name of one."""
+    """The data set of images and labels, perhaps with names, or of a torch Dataset; None for the name of one."""
     import torch
 
     if isinstance(data, (str, Path)):
         return None
     if isinstance(data, Dataset):
         return data
-    if isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[0], (torch.Tensor, np.ndarray)):
-        images, labels = data
-        return pictures(torch.as_tensor(images), [checked_label(label) for label in _each(labels, len(images))])
+    if isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[0], (torch.Tensor, np.ndarray)):
+        images, labels, *names = data
+        truth = [checked_label(label) for label in _each(labels, len(images))]
+        return pictures(torch.as_tensor(images), truth, *names)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (dict, tuple, list)):
         return from_torch(data, framing)
     raise DataError(

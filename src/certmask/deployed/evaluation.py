@@ -68,8 +68,8 @@ def certify(
     """Certify labelled photos under several rules, which share their votes; as ``certmask certify``, for any model.
 
     model: a network, a function, a ``Classifier``, or a name that ``load_classifier`` knows
-    data: what ``certmask certify`` takes (a folder of class folders, a CSV file, ``demo`` …), a pair of images
-        ``[n, 3, height, width]`` in [0, 1] and labels, or a torch Dataset of such pairs
+    data: what ``certmask certify`` takes (a folder of class folders, a CSV file, ``demo`` …), images
+        ``[n, 3, height, width]`` in [0, 1] and labels (and names), or a torch Dataset of pairs
     rules: names that the command line knows, or rules
     patch: what the attacker may put on a picture; None takes a seventh of the input along each side
     cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
