@@ -54,7 +54,9 @@ class BlackBox(nn.Module):
     def pictures(self, inputs: Tensor) -> Tensor:
         """The pictures that the defence sees."""
         if inputs.ndim != 4 or tuple(inputs.shape[1:]) != self.shape:
-            raise AttackError(f"expected inputs of shape [n, {', '.join(map(str, self.shape))}], got {list(inputs.shape)}")
+            raise AttackError(
+                f"expected inputs of shape [n, {', '.join(map(str, self.shape))}], got {list(inputs.shape)}"
+            )
         inputs = inputs.detach().cpu().float().clamp(0, 1)
         if self.picture is None:
             return inputs
