@@ -6,8 +6,9 @@ Needs foolbox (pip install 'certmask[demo]'); ART, where it is there (pip instal
 import warnings
 from importlib.util import find_spec
 
-import foolbox as fb
 import torch
+from foolbox.attacks.blended_noise import LinearSearchBlendedUniformNoiseAttack
+from foolbox.models.pytorch import PyTorchModel
 from torch import Tensor
 
 import certmask as cm
@@ -22,8 +23,8 @@ def brightest(images: Tensor) -> Tensor:
 
 def by_foolbox(box: cm.BlackBox, label: Tensor) -> bool:
     """Blends a grey patch with noise until the answer changes."""
-    attack = fb.attacks.LinearSearchBlendedUniformNoiseAttack(directions=5, steps=5)
-    model = fb.PyTorchModel(box, bounds=(0, 1), device="cpu")
+    attack = LinearSearchBlendedUniformNoiseAttack(directions=5, steps=5)
+    model = PyTorchModel(box, bounds=(0, 1), device="cpu")
     _, found, _ = attack(model, torch.full((1, *box.shape), 0.5), label, epsilons=None)
     return bool(box.fooled(found, label))
 

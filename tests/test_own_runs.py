@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,7 @@ def test_certify_takes_what_users_have(
     form: Callable[[Tensor, Tensor], Any], coloured: tuple[Tensor, Tensor], tmp_path: Path
 ) -> None:
     path = tmp_path / "own.jsonl"
-    rules = ["undefended", cm.PatchCleanser(margin=0.01)]
+    rules: list[cm.Rule | str] = ["undefended", cm.PatchCleanser(margin=0.01)]
     run = cm.certify(ColourNet(), form(*coloured), rules, patch=3, out=path, batch=16)
     assert list(run.defences) == ["undefended", "patchcleanser"]
     assert (run.path, len(run.rows), run.image("patchcleanser")) == (path, 6, (24, 24))
@@ -167,3 +169,15 @@ def test_other_pictures_or_weights_are_not_attacked(coloured: tuple[Tensor, Tens
     ):
         with pytest.raises(cm.CertmaskError, match=got):
             cm.Target(run.path, data, tmp_path / "attack.jsonl", model).gauntlet(cm.Budget(1, 1, 1, 1, 1))
+
+
+def test_the_page_about_python_says_what_happens() -> None:
+    """Every call on the page has names and options that exist."""
+    page = (Path(__file__).parent.parent / "docs" / "python.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    names = set(re.findall(r"\bcm\.(\w+)", page))
+    assert {"certify", "Defence", "Target", "Budget", "BlackBox"} <= names
+    assert all(hasattr(cm, name) for name in names)
+    taken = {*inspect.signature(cm.certify).parameters, *inspect.signature(cm.Classifier).parameters}
+    (call,) = re.findall(r"cm\.certify\((.*?)\)\n", code, re.DOTALL)
+    assert set(re.findall(r"(\w+)=", call)) <= taken

@@ -115,7 +115,7 @@ def test_what_is_clear_is_accepted() -> None:
         array = np.asarray(IMAGES.permute(0, 2, 3, 1), dtype=precision).transpose(0, 3, 1, 2)  # as a photo is stored
         assert torch.equal(own(array).labels, own(IMAGES).labels)  # type: ignore[arg-type]
     for labels in (np.array([0, 1, 2, 0]), torch.tensor([0, 1, 2, 0], dtype=torch.uint8), (0, 1, 2, 0)):
-        assert own.certify(IMAGES, labels).labels.tolist() == [0, 1, 2, 0]  # type: ignore[arg-type]
+        assert own.certify(IMAGES, labels).labels.tolist() == [0, 1, 2, 0]
     assert (
         cm.JuryRecovery(aggregate="label-majority").describe()
         == cm.JuryRecovery(aggregate=cm.LabelMajority()).describe()
@@ -219,7 +219,8 @@ def test_a_defence_is_kept_in_a_file(precision: str, images: Tensor, tmp_path: P
 def test_a_file_of_another_function_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "shield.safetensors"
     cm.Defence(tiny_network(), COVER, batch=8, precision="fp32").save(path)
-    other = nn.Sequential(*tiny_network()[:2], nn.Tanh(), *tiny_network()[3:])
+    other = tiny_network()
+    other.add_module("2", nn.Tanh())
     with pytest.raises(cm.CertmaskError, match=r"expected the defence that was saved .* with architecture_sha256"):
         cm.Defence.load(path, other)
     with pytest.raises(cm.CertmaskError, match="of another shape"):

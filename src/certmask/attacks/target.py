@@ -122,8 +122,8 @@ class Target:
         options = {key: run.model[key] for key in ("precision", "batch", "compiled", "backend")}
         if self.model is None or isinstance(self.model, str):
             return load_classifier(self.model_name(run), self.weights, device=self.device, **options)
-        said = {key: tuple(run.model[key]) for key in ("size", "mean", "std")}
-        return Classifier(self.model, device=self.device, name=run.model["name"], **said, **options)
+        size, mean, std = (tuple(run.model[key]) for key in ("size", "mean", "std"))
+        return Classifier(self.model, size, mean=mean, std=std, device=self.device, name=run.model["name"], **options)
 
     def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
         framing = Framing.described(run.data)
