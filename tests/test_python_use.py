@@ -60,15 +60,15 @@ WRONG: dict[str, Callable[[], object]] = {
     "threshold of NaN": lambda: cm.MinorityReports(float("nan")),
     "images as a list": lambda: shield()([[0.5]]),  # type: ignore[arg-type]
     "no images": lambda: shield()(None),  # type: ignore[arg-type]
-    "images as bytes": lambda: shield()(np.zeros((1, 3, 24, 24), dtype=np.uint8)),  # type: ignore[arg-type]
-    "array of another shape": lambda: shield()(np.zeros((1, 24, 24, 3))),  # type: ignore[arg-type]
+    "images as bytes": lambda: shield()(np.zeros((1, 3, 24, 24), dtype=np.uint8)),
+    "array of another shape": lambda: shield()(np.zeros((1, 24, 24, 3))),
     "images to explain": lambda: shield().explain([0.5]),  # type: ignore[arg-type]
     "labels of bool": lambda: shield().certify(IMAGES, [True, False, True, True]),
     "labels of text": lambda: shield().certify(IMAGES, ["cat", "dog", "cat", "dog"]),  # type: ignore[list-item]
     "labels in one text": lambda: shield().certify(IMAGES, "0120"),  # type: ignore[arg-type]
     "no labels": lambda: shield().certify(IMAGES, None),  # type: ignore[arg-type]
     "labels among None": lambda: shield().certify(IMAGES, [0, None, 1, 2]),  # type: ignore[list-item]
-    "labels as fractions": lambda: shield().certify(IMAGES, np.array([0.5, 1, 2, 1])),  # type: ignore[arg-type]
+    "labels as fractions": lambda: shield().certify(IMAGES, np.array([0.5, 1, 2, 1])),
     "labels beyond the classes": lambda: shield().certify(IMAGES, [0, 1, 2, 3]),
     "one label": lambda: shield().certify(IMAGES, 1),  # type: ignore[arg-type]
     "names twice": lambda: shield().certify(IMAGES, [0, 1, 2, 0], names=["a", "b", "a", "c"]),
@@ -113,7 +113,7 @@ def test_what_is_clear_is_accepted() -> None:
     )
     for precision in (np.float32, np.float64):
         array = np.asarray(IMAGES.permute(0, 2, 3, 1), dtype=precision).transpose(0, 3, 1, 2)  # as a photo is stored
-        assert torch.equal(own(array).labels, own(IMAGES).labels)  # type: ignore[arg-type]
+        assert torch.equal(own(array).labels, own(IMAGES).labels)
     for labels in (np.array([0, 1, 2, 0]), torch.tensor([0, 1, 2, 0], dtype=torch.uint8), (0, 1, 2, 0)):
         assert own.certify(IMAGES, labels).labels.tolist() == [0, 1, 2, 0]
     assert (

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +27,9 @@ from certmask.errors import CertmaskError
 from certmask.results.file import Row
 from certmask.rules import Rule
 from certmask.rules.registry import option_name, rule_of
+
+Images = Tensor | npt.NDArray[Any]
+Labels = Tensor | npt.NDArray[Any] | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -125,14 +129,14 @@ class Defence:
         self.engine = Engine(self.classifier, [cover], fill=_fill(fill), progress=progress)
         self._one_at_a_time = Lock()
 
-    def __call__(self, images: Tensor) -> Answer:
+    def __call__(self, images: Images) -> Answer:
         """Answer a batch ``[n, 3, height, width]`` in [0, 1], clean or attacked; an array of numpy's will do."""
         images = checked_images(images, self.classifier.size)
         with self._one_at_a_time:
             findings = sorted(examine(self.engine, images, None, [self.defence]), key=lambda f: f.number)
         return _answer([finding.value[0] for finding in findings])
 
-    def certify(self, images: Tensor, labels: Tensor | Sequence[int], names: Sequence[str] | None = None) -> Proof:
+    def certify(self, images: Images, labels: Labels, names: Sequence[str] | None = None) -> Proof:
         """Try to prove the rule's guarantee for each clean image and its true label.
 
         ``names`` are what a results file calls the images; without them, their numbers.
@@ -152,7 +156,7 @@ class Defence:
         header = run_header(self.engine, dataset, [self.defence])
         return Proof(certificates, _answer(outcomes), torch.tensor(truth), self.defence.guarantee, header, rows)
 
-    def explain(self, images: Tensor) -> list[Explanation]:
+    def explain(self, images: Images) -> list[Explanation]:
         """Answer, try to certify the answer, and say who voted what and which places claim what."""
         images = checked_images(images, self.classifier.size)
         with self._one_at_a_time:
