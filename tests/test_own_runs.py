@@ -147,7 +147,7 @@ def test_what_was_certified_from_python_is_attacked_from_python(
     shield = cm.Defence(classifier, COVER)
     run = shield.certify(*coloured, names=NAMES).save(tmp_path / "own.jsonl")
     again = classifier if handed == "classifier" else ColourNet() if handed == "network" else model
-    target = cm.Target(run.path, (*coloured, NAMES), tmp_path / "attack.jsonl", again)
+    target = cm.Target(str(run.path), (*coloured, NAMES), str(tmp_path / "attack.jsonl"), again)  # type: ignore[arg-type]
     if handed == "function":
         with pytest.raises(cm.CertmaskError, match="expected a torch network for gradients"):
             target.gauntlet(cm.Budget(1, 1, 1, 1, 1))

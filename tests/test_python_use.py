@@ -68,6 +68,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "labels in one text": lambda: shield().certify(IMAGES, "0120"),  # type: ignore[arg-type]
     "no labels": lambda: shield().certify(IMAGES, None),  # type: ignore[arg-type]
     "labels among None": lambda: shield().certify(IMAGES, [0, None, 1, 2]),  # type: ignore[list-item]
+    "labels in rows": lambda: shield().certify(IMAGES, [[0], [1, 2], [0], [0]]),  # type: ignore[list-item]
     "labels as fractions": lambda: shield().certify(IMAGES, np.array([0.5, 1, 2, 1])),
     "labels beyond the classes": lambda: shield().certify(IMAGES, [0, 1, 2, 3]),
     "one label": lambda: shield().certify(IMAGES, 1),  # type: ignore[arg-type]
@@ -87,6 +88,8 @@ WRONG: dict[str, Callable[[], object]] = {
     "data without labels": lambda: cm.certify(by_colour, (IMAGES, None)),
     "data with labels of text": lambda: cm.certify(by_colour, (IMAGES, ["a", "b", "c", "d"])),
     "rules twice": lambda: cm.certify(by_colour, (IMAGES, [0, 1, 2, 0]), ["undefended", cm.Undefended()]),
+    "margin of text": lambda: cm.certify(by_colour, (IMAGES, [0, 1, 2, 0]), "published", margin="wide"),
+    "fill of text": lambda: cm.certify(by_colour, (IMAGES, [0, 1, 2, 0]), fill="grey"),  # type: ignore[arg-type]
     "no rules": lambda: cm.certify(by_colour, (IMAGES, [0, 1, 2, 0]), []),
     "rules of no kind": lambda: cm.certify(by_colour, (IMAGES, [0, 1, 2, 0]), cm.JuryRecovery),  # type: ignore[arg-type]
 }

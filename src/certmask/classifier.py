@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -295,6 +296,13 @@ def checked_colour(colour: Any, what: str) -> Colour:
     if not all(map(isfinite, (red, green, blue))):
         raise ClassifierError(f"expected {what} of three finite numbers, got {colour!r}")
     return red, green, blue
+
+
+def fill_colour(fill: Any) -> Colour | None:
+    """The colour of masks: three numbers, or one for a grey; None stays None."""
+    if fill is None:
+        return None
+    return checked_colour([fill] * 3 if isinstance(fill, Real) else fill, "fill")
 
 
 def checked_images(images: Any, size: Size) -> Tensor:

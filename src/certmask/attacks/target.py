@@ -47,6 +47,10 @@ class Target:
     device: str = "auto"
     rules: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for key in ("results", "out"):
+            object.__setattr__(self, key, Path(getattr(self, key)))
+
     def gauntlet(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
         """Everything that a budget buys against this target, checked and ready: ``gauntlet.attack()``."""
         certified = read_certified(self.results)

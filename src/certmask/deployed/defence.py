@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from certmask.certificate import Certificate, Guarantee
 from certmask.certification import certified_rows, run_header
-from certmask.classifier import Classifier, Colour, checked_colour, checked_images
+from certmask.classifier import Classifier, Colour, checked_images, fill_colour
 from certmask.covers import Cover
 from certmask.data import pictures
 from certmask.defences import Explanation, MaskedDefence, Outcome, examine, explain
@@ -126,7 +124,7 @@ class Defence:
         own = rule_of(rule)
         self.defence = MaskedDefence(cover, own, option_name(own.name))
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, cover.image, **classifier)
-        self.engine = Engine(self.classifier, [cover], fill=_fill(fill), progress=progress)
+        self.engine = Engine(self.classifier, [cover], fill=fill_colour(fill), progress=progress)
         self._one_at_a_time = Lock()
 
     def __call__(self, images: Images) -> Answer:
@@ -198,19 +196,12 @@ def checked_labels(labels: Any, count: int) -> list[int]:
     try:
         truth = torch.as_tensor(labels).cpu()
     except (TypeError, ValueError, RuntimeError):
-        kind = "text" if isinstance(labels, str) or any(isinstance(c, str) for c in np.ravel(labels)) else repr(labels)
-        raise CertmaskError(f"expected one whole-number label per image, got {kind}"[:200]) from None
+        raise CertmaskError(f"expected one whole-number label per image, got {labels!r}"[:200]) from None
     if truth.dtype == torch.bool or truth.is_floating_point() or truth.is_complex():
         raise CertmaskError(f"expected whole numbers as labels, got {truth.dtype}")
     if truth.shape != (count,) or not count:
         raise CertmaskError(f"expected one whole-number label per image, got {list(truth.shape)} for {count} images")
     return [int(label) for label in truth.tolist()]
-
-
-def _fill(fill: Any) -> Colour | None:
-    if fill is None:
-        return None
-    return checked_colour([fill] * 3 if isinstance(fill, Real) and not isinstance(fill, bool) else fill, "fill")
 
 
 def _answer(outcomes: Sequence[Outcome]) -> Answer:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from certmask.certificate import Guarantee
 from certmask.certification import Progress, certify_run, recorded, run_margin
-from certmask.classifier import Classifier, Colour
+from certmask.classifier import Classifier, Colour, fill_colour
 from certmask.covers import Cover
 from certmask.covers.default import default_patch, suited_cover
 from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
@@ -58,9 +58,9 @@ def certify(
     cover: Cover | None = None,
     out: str | Path | None = None,
     images: int | None = None,
-    margin: float | None = None,
+    margin: float | str = "auto",
     framing: Framing | float | None = None,
-    fill: Colour | None = None,
+    fill: Colour | float | None = None,
     votes: str | Path | None = None,
     progress: Progress | None = None,
     **classifier: Any,
@@ -75,10 +75,10 @@ def certify(
     cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
     out: the results file, which is continued if it is there; None takes one in a new temporary folder
     images: only so many, evenly spaced
-    margin: for rules given by name; None measures it on some of the photos
+    margin: for rules given by name; ``auto`` measures it on some of the photos
     framing: how photos become the model's input, or the share that a centre crop keeps; None takes what belongs to a
         model that was given by name, else 0.875
-    fill: the colour of the masks; None takes the classifier's mean
+    fill: the colour of the masks, or one number for a grey; None takes the classifier's mean
     votes: a folder to keep votes in
     progress: called with ``"passes"`` or ``"images"`` and how many more are done
     Everything else (``size``, ``mean``, ``std``, ``device``, ``class_names``, …) goes to ``Classifier``.
@@ -90,9 +90,9 @@ def certify(
     ready = _classifier(model, classifier)
     dataset = (dataset or _photos(str(data), model, ready, framing)).spread(images)
     covers = [cover or _cover(ready.size, patch, rule) for rule in wanted.values()]
-    engine = Engine(ready, covers, fill=fill)
+    engine = Engine(ready, covers, fill=fill_colour(fill))
     path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
-    lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin is None else margin
+    lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else margin
     made = zip(covers, wanted.items(), strict=True)
     defences = [MaskedDefence(own, _rule(rule, lead), name) for own, (name, rule) in made]
     certify_run(engine, dataset, defences, path, votes=None if votes is None else Path(votes), progress=progress)
@@ -127,7 +127,7 @@ def _named(rules: Sequence[Rule | str] | Rule | str) -> dict[str, Rule | str]:
     return dict(checked)
 
 
-def _rule(rule: Rule | str, margin: float) -> Rule:
+def _rule(rule: Rule | str, margin: float | str) -> Rule:
     """A rule by name is told the margin, unless it promises nothing."""
     sure = {} if rule_of(rule).guarantee is Guarantee.NONE else {"margin": margin}
     return rule_of(rule, **sure)

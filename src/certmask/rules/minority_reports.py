@@ -25,7 +25,7 @@ class MinorityReports(Rule):
 
     def __init__(self, threshold: float = 0.5, margin: float = 0.0) -> None:
         super().__init__(margin)
-        if not isinstance(threshold, (int, float)) or not 0 <= threshold < 1:
+        if not isinstance(threshold, (int, float, np.floating)) or not 0 <= threshold < 1:
             raise CertmaskError(f"expected a threshold from 0 to below 1, got {threshold!r}")
         self.threshold = threshold
 
