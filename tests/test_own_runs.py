@@ -71,6 +71,8 @@ def test_a_saved_proof_is_continued_and_never_mixed(coloured: tuple[Tensor, Tens
     path.write_text("".join(lines[:3]))
     assert [row["image"] for row in proof.save(path).rows] == [row["image"] for row in proof.rows]
     assert path.read_text().splitlines(keepends=True) == lines
+    with pytest.raises(cm.CertmaskError, match=r"expected the same pictures .*, got another 00000"):
+        shield.certify(0.9 * images, labels).save(path)
     with pytest.raises(cm.CertmaskError, match="got another data"):
         shield.certify(images[:3], labels[:3]).save(path)
     with pytest.raises(cm.CertmaskError, match="got another defences"):

@@ -85,6 +85,9 @@ WRONG: dict[str, Callable[[], object]] = {
     "a defence of no cover": lambda: MaskedDefence(None, cm.JuryRecovery()),  # type: ignore[arg-type]
     "a defence of a rule class": lambda: MaskedDefence(COVER, cm.JuryRecovery),  # type: ignore[arg-type]
     "data of no kind": lambda: cm.certify(by_colour, {"images": IMAGES}),
+    "data of one dimension": lambda: cm.certify(by_colour, (torch.rand(4), [0, 1, 2, 0])),
+    "data of bytes": lambda: cm.certify(by_colour, ((255 * IMAGES).byte(), [0, 1, 2, 0])),
+    "data beyond 1": lambda: cm.certify(by_colour, (255 * IMAGES.numpy()[:, ::-1], [0, 1, 2, 0])),
     "data without labels": lambda: cm.certify(by_colour, (IMAGES, None)),
     "data with labels of text": lambda: cm.certify(by_colour, (IMAGES, ["a", "b", "c", "d"])),
     "rules twice": lambda: cm.certify(by_colour, (IMAGES, [0, 1, 2, 0]), ["undefended", cm.Undefended()]),
@@ -163,7 +166,7 @@ def test_an_engine_keeps_covers_with_other_grids_apart(images: Tensor) -> None:
     rule = cm.JuryRecovery("aligned")
     both = [MaskedDefence(COVER, rule, "all grids"), MaskedDefence(few, rule, "one grid")]
     together = cm.Engine(classifier, [COVER, few])
-    labels = [0] * len(images)
+    images, labels = images[:3], [0] * 3
     for number, defence in enumerate(both):
         alone = cm.Engine(classifier, [replace(defence.cover)])
         expected = {f.number: f.value[0] for f in examine(alone, images, labels, [defence])}

@@ -36,8 +36,10 @@ class Pictures(Dataset):
         """Height and width of the first picture."""
         first = self.samples[0]
         assert isinstance(first, Picture)
-        height, width = first.pixels().shape[-2:]
-        return height, width
+        shape = first.pixels().shape
+        if len(shape) != 3 or shape[0] != 3:
+            raise DataError(f"expected pictures of shape [3, height, width], got {list(shape)} for {first.name}")
+        return shape[1], shape[2]
 
     def tensor(self, number: int, size: Size) -> Tensor:
         sample = self.samples[number]
@@ -69,7 +71,8 @@ def in_memory(data: Any, framing: Framing) -> Dataset | None:
     if isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[0], (torch.Tensor, np.ndarray)):
         images, labels, *names = data
         truth = [checked_label(label) for label in _each(labels, len(images))]
-        return pictures(torch.as_tensor(images), truth, *names)
+        values = torch.from_numpy(np.ascontiguousarray(images)) if isinstance(images, np.ndarray) else images
+        return pictures(values, truth, *names)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (dict, tuple, list)):
         return from_torch(data, framing)
     raise DataError(

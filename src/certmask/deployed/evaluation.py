@@ -19,7 +19,7 @@ from certmask.covers.default import default_patch, suited_cover
 from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, ResultsError
 from certmask.results.columns import COLUMNS, UNITS, figures
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, read_run
@@ -88,7 +88,9 @@ def certify(
     if isinstance(dataset, Pictures) and not isinstance(model, (Classifier, str)):
         classifier.setdefault("size", dataset.size)
     ready = _classifier(model, classifier)
-    dataset = (dataset or _photos(str(data), model, ready, framing)).spread(images)
+    if dataset is None:
+        dataset = _photos(str(data), model, ready, framing)
+    dataset = dataset.spread(images)
     covers = [cover or _cover(ready.size, patch, rule) for rule in wanted.values()]
     engine = Engine(ready, covers, fill=fill_colour(fill))
     path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
@@ -106,9 +108,15 @@ def read_evaluation(path: Path) -> Evaluation:
 
 
 def saved_run(path: Path, header: Row, rows: Sequence[Row]) -> Evaluation:
-    """The rows in a results file under this header; one that has some of them already is continued."""
+    """The rows in a results file under this header; one that has some of them already is continued.
+
+    Refused where a picture that is there had other pixels.
+    """
     with ResultsFile(path, header) as results:
-        there = {row["image"] for row in results.rows}
+        there = {row["image"]: row.get("input_sha256") for row in results.rows}
+        for row in rows:
+            if there.get(row["image"], row["input_sha256"]) != row["input_sha256"]:
+                raise ResultsError(f"expected the same pictures as in {path}, got another {row['image']}")
         for row in rows:
             if row["image"] not in there:
                 results.write(row)
