@@ -212,7 +212,8 @@ def test_a_model_that_answers_otherwise_after_a_run_makes_it_void(images: Tensor
     with pytest.raises(ChangedModelError, match="void"):
         work(Forgetful(times), "void.jsonl")
     lines = (tmp_path / "void.jsonl").read_text().splitlines()
-    assert len(lines) == 1 + 4 + 1 and set(json.loads(lines[-1])) == {"void"}
+    assert len(lines) == 1 + 4 + 1
+    assert set(json.loads(lines[-1])) == {"void"}
     with pytest.raises(ResultsError, match="which is void"):
         read_run(tmp_path / "void.jsonl")
     with pytest.raises(ResultsError, match="which is void"):

@@ -19,7 +19,7 @@ from certmask.classifier import Classifier, compile_options
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine, Finding
-from certmask.errors import CertmaskError, ClassifierError
+from certmask.errors import CertmaskError
 from certmask.geometry import IntArray, Mask
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
@@ -260,7 +260,7 @@ def test_a_patch_that_makes_the_network_overflow_breaks_nothing(rule: Rule) -> N
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=repr)
 def test_a_picture_without_any_vote_hurts_only_itself(rule: Rule) -> None:
-    """It is answered with no class and an alert, and nothing is certified; its neighbour gets answer and certificate."""
+    """No class, an alert, no certificate; its neighbour in the cohort gets answer and certificate."""
     cover = spread_cover(24, PATCH, (10, 9), 2)
     engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover], cohort=2)
     pictures = torch.stack([torch.ones(3, 24, 24), torch.full((3, 24, 24), 0.3)])
