@@ -57,7 +57,7 @@ class Target:
         check_source(self.data)
         engine = self._engine(run, defences)
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
-        surrogate = self._surrogate(run, engine, defences)
+        surrogate = self._surrogate(run, engine)
         together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
         return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
 
@@ -122,12 +122,12 @@ class Target:
         dataset = load_dataset(self.data, class_aliases(classifier), framing_of(self.model_name(run)))
         return certified_photos(run, dataset, names, classifier.size)
 
-    def _surrogate(self, run: Run, engine: Engine, defences: Sequence[MaskedDefence]) -> Surrogate:
-        """Gradients from the classifier's own network or, where it has none, from the one it was made from."""
+    def _surrogate(self, run: Run, engine: Engine) -> Surrogate:
+        """What the engine shows its network, with gradients from that network or from the one it was made from."""
         classifier = engine.classifier
         own = isinstance(classifier.model, nn.Module)
         network = None if own else load_model(self.model_name(run), self.weights)
-        return Surrogate(classifier, [defence.cover for defence in defences], network=network, fill=engine.fill)
+        return Surrogate(classifier, network=network, engine=engine)
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,10 @@ class Forward:
         outputs = as_votes(self.classifier.probabilities(self._hide(images[slots], rows, columns)))
         return outputs, head_of(outputs)
 
+    def shown(self, images: Tensor, sets: Tensor) -> Tensor:
+        """What the network is shown of each image ``[n, 3, H, W]`` under its set of masks ``[n, masks]``."""
+        return self._hide(images, self.masks.rows[sets], self.masks.columns[sets])
+
     def _hide(self, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Fill what any mask of a set covers: ``rows [n, masks, height]``, ``columns [n, masks, width]``."""
         hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
