@@ -24,6 +24,7 @@ from certmask.rules import JuryRecovery
 from certmask.threat import Patch
 
 THREADS = 4
+Pixels = NDArray[np.float32]
 
 
 def batches(count: int, size: int = 24, images: int = 8) -> list[Tensor]:
@@ -57,11 +58,11 @@ class OneRequest:
     def reshape(self, shape: list[int]) -> None:
         self.shape = shape
 
-    def compile_model(self, graph: OneRequest, *_: object) -> Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]:
+    def compile_model(self, graph: OneRequest, *_: object) -> Callable[[Pixels], list[Pixels]]:
         assert graph is self
         return self.infer
 
-    def infer(self, images: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    def infer(self, images: Pixels) -> list[Pixels]:
         with self.company:
             self.inside += 1
             self.most = max(self.most, self.inside)
@@ -132,9 +133,8 @@ def test_a_converted_network_is_copied_whole(network: nn.Module) -> None:
 
 class Unknown(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
-        return torch.special.bessel_j0(images).mean(dim=(2, 3))
-
-
+        waves: Tensor = torch.special.bessel_j0(images)
+        return waves.mean(dim=(2, 3))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_cannot_be_converted_is_said_in_one_line(model: nn.Module, size: in
 
 def test_what_fails_in_openvino_is_not_put_down_to_the_images(network: nn.Module) -> None:
     converted = openvino.place(network, (24, 24), torch.device("cpu"), "fp32")
-    with pytest.raises(ClassifierError, match=r"expected OpenVINO to compute \[2, 3, 25, 24\] images, got .+: take") as e:
+    with pytest.raises(ClassifierError, match=r"expected OpenVINO to compute \[2, 3, 25, 24\] images, got ") as e:
         converted(torch.zeros(2, 3, 25, 24))
     assert "\n" not in str(e.value)
 

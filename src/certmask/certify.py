@@ -15,6 +15,7 @@ from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
 from certmask.errors import DataError, ResultsError
 from certmask.results.file import ResultsFile, Row, provenance, read_results
+from certmask.results.run import check_begun, check_header
 from certmask.threat import Size
 
 Progress = Callable[[str, int], None]
@@ -52,6 +53,7 @@ def certify_run(
     engine.forward.warm_up()
     header = run_header(engine, dataset, defences)
     with ResultsFile(path, header) as results:
+        check_begun(path, results.header, results.rows, {"input_sha256": str})
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
         check_inputs(dataset, results.rows, engine.classifier.size)
@@ -63,14 +65,17 @@ def certify_run(
 
 def recorded(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a run to be continued; both empty where its file has not been begun."""
-    begun = path.is_file() and b"\n" in path.read_bytes()
-    return read_results(path) if begun else ({}, [])
+    if not (path.is_file() and b"\n" in path.read_bytes()):
+        return {}, []
+    header, rows = read_results(path)
+    check_header(header, path)
+    return header, rows
 
 
 def run_margin(engine: Engine, dataset: Dataset, header: Row) -> tuple[float, str]:
     """The margin that a run to be continued has recorded, else one measured on some of the photos; and which it is."""
     if header:
-        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
+        margins = (defence["rule"].get("margin", 0.0) for defence in header.get("defences", {}).values())
         return max(margins, default=0.0), "as in the file"
     return photo_margin(engine, dataset), "measured"
 

@@ -61,7 +61,7 @@ class Converted:
             return torch.from_numpy(self._compiled[len(images)](images.contiguous().numpy())[0].copy())
         except RuntimeError as error:
             raise ClassifierError(
-                f"expected OpenVINO to compute {list(images.shape)} images, got {_reason(error)}: take the backend torch"
+                f"expected OpenVINO to compute {list(images.shape)} images, got {_reason(error)}: take torch"
             ) from error
 
     @property
