@@ -130,7 +130,12 @@ def picture_folder(attempts: Path) -> Path:
 
 
 def _line(row: Row) -> bytes:
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+    line = json.dumps(row, ensure_ascii=False) + "\n"
+    try:
+        return line.encode()
+    except UnicodeEncodeError as error:
+        part = line[max(error.start - 20, 0) : error.end + 20]
+        raise ResultsError(f"expected whole characters in every row, got half of one in {part!r}") from None
 
 
 def _opened(path: Path) -> FileIO:
