@@ -20,6 +20,7 @@ from certmask.engine.margin import measured_margin
 from certmask.errors import ChangedModelError, DataError, ResultsError
 from certmask.function import continued_header, rules_of
 from certmask.results.file import ResultsFile, Row, provenance, read_results
+from certmask.results.run import check_begun, check_header
 from certmask.threat import Size
 from certmask.votes import Margin
 
@@ -68,6 +69,7 @@ def certify_run(
     for note in notes:
         warnings.warn(note, stacklevel=2)
     with ResultsFile(path, header) as results:
+        check_begun(path, results.header, results.rows, {"input_sha256": str})
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
         check_inputs(dataset, results.rows, engine.classifier.size)
@@ -84,8 +86,11 @@ def certify_run(
 
 def recorded(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a run to be continued; both empty where its file has not been begun."""
-    begun = path.is_file() and b"\n" in path.read_bytes()
-    return read_results(path) if begun else ({}, [])
+    if not (path.is_file() and b"\n" in path.read_bytes()):
+        return {}, []
+    header, rows = read_results(path)
+    check_header(header, path)
+    return header, rows
 
 
 def run_margin(engine: Engine, dataset: Dataset, header: Row) -> tuple[Margin, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -112,25 +112,38 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
+def check_begun(path: Path, header: Row, rows: Sequence[Row], needed: Shape) -> None:
+    """Refuse to continue a run whose rows could not be counted in the end, or lack what going on needs."""
+    check_header(header, path)
+    for number, row in enumerate(rows, start=2):
+        _check(row, needed, f"line {number} of {path}")
+    _check_rows(header, rows, path)
+
+
+def check_header(header: Row, path: Path) -> None:
+    """Refuse what cannot be the header of ``certify`` or ``attack``."""
+    if header.get("kind") not in ("certify", "attack"):
+        raise ResultsError(f"expected results of certify or attack, got kind {header.get('kind')!r} in {path}")
+    _check_header(header, f"the header of {path}")
+
+
 def _checked(path: Path, name: str, header: Row, rows: Sequence[Row]) -> Run:
-    kind = header.get("kind")
-    if kind not in ("certify", "attack"):
-        raise ResultsError(f"expected results of certify or attack, got kind {kind!r} in {path}")
+    _check_text([header, *rows], path)
+    check_header(header, path)
     if not rows:
         raise ResultsError(f"expected at least one row in {path}, got none")
-    _check_text([header, *rows], path)
-    _check_header(header, f"the header of {path}")
-    for number, row in enumerate(rows, start=2):
-        where = f"line {number} of {path}"
-        if kind == "certify":
-            _check_image(row, header["defences"], where)
-        else:
-            _check_attempt(row, header["defences"], where)
-    if kind == "certify":
-        image, times = Counter(row["image"] for row in rows).most_common(1)[0]
-        if times > 1:
-            raise ResultsError(f"expected every image once in {path}, got {image!r} twice")
+    _check_rows(header, rows, path)
     return Run(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
+
+
+def _check_rows(header: Row, rows: Sequence[Row], path: Path) -> None:
+    """Every row in itself, and that none is there twice."""
+    check, one = (_check_image, "image") if header["kind"] == "certify" else (_check_attempt, "attempt")
+    for number, row in enumerate(rows, start=2):
+        check(row, header["defences"], f"line {number} of {path}")
+    for name, times in Counter(str(row[one]) for row in rows if one in row).most_common(1):
+        if times > 1:
+            raise ResultsError(f"expected every {one} once in {path}, got {name!r} twice")
 
 
 def _check_text(lines: Sequence[Row], path: Path) -> None:
@@ -220,7 +233,7 @@ def _fits(value: Any, kind: type) -> bool:
     """Whether a value has the kind; numbers are finite and at least 0, and a bool is no number."""
     if kind in (int, float):
         numbers = (int,) if kind is int else (int, float)
-        return isinstance(value, numbers) and not isinstance(value, bool) and isfinite(value) and value >= 0
+        return isinstance(value, numbers) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
     return isinstance(value, kind)
 
 
