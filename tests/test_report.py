@@ -609,11 +609,11 @@ def test_photos_listed_in_a_csv(photographed: Path) -> None:
 def test_the_drawing_is_the_jury_of_the_middle(cover: Any) -> None:
     """A pixel is painted only where the border of a jury's mask or the patch is; the patch is dark."""
     height, width = cover.image
-    drawn = np.asarray(with_jury(Image.new("RGB", (width, height), "white"), cover)).astype(int)
+    drawn = np.asarray(with_jury(Image.new("RGB", (width, height), "white"), cover, middle(cover))).astype(int)
     scale = drawn.shape[0] / height
     top, left = middle(cover)
     members = [m for m in cover.masks if m.covers((top, left), cover.patch, cover.image)]
-    assert jury(cover) == members
+    assert jury(cover, (top, left)) == members
     inside = np.zeros(drawn.shape[:2], dtype=bool)
     for mask in members:
         for y0, y1 in mask.rows(cover.image):
