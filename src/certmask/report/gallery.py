@@ -54,11 +54,11 @@ class Album:
 
 
 def read_album(report: Report, source: str | None, cards: int) -> Album:
-    """The photos at a source by name; an error if no run knows any of them."""
-    if source is None:
-        return Album(cards=cards)
-    classes = {run.model.get("classes") for run in report.runs}
+    """The photos at a source by name, if one is given; an error if no run knows any of them."""
+    classes = {part.run.model.get("classes") for part in (*report.chapters, *report.attacks)}
     names = imagenet_names() if classes == {IMAGENET_CLASSES} else []
+    if source is None:
+        return Album({}, names, cards)
     aliases: Sequence[Sequence[str]] | None = None
     if names:
         aliases = list(zip(imagenet_synsets(), names, strict=True))
@@ -203,7 +203,7 @@ def verdict(guarantee: Guarantee, outcome: Row, label: int, album: Album) -> Ver
         return "alert", "alert" if outcome["label"] == label else f"alert; {answer}"
     if kind == WRONG:
         return "wrong", f"wrong: {answer}"
-    lacks = {Guarantee.NONE: "right", Guarantee.PUBLISHED: "right, fails the published test"}
+    lacks = {Guarantee.NONE: "right", Guarantee.PUBLISHED: "right, fails its test"}
     return "unproved", lacks.get(guarantee, "right, not certified")
 
 

@@ -70,7 +70,9 @@ figure img { display: block; width: 100%; height: auto; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(290px, 1fr)); gap: 1.1rem; margin: .8rem 0; }
 .card { border: 1px solid var(--line); border-radius: 6px; overflow: hidden; font-size: .82rem; line-height: 1.35;
   break-inside: avoid; background: #fff; }
-.card .pictures { display: flex; background: var(--tint); }
+.pairs { grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); }
+.pairs figure { max-width: 50%; }
+.card .pictures { display: flex; gap: 2px; background: var(--tint); }
 .card figure { margin: 0; flex: 1; min-width: 0; }
 .card figcaption { padding: .15rem .5rem; }
 .card .note { font-size: inherit; }

@@ -89,7 +89,8 @@ def _attack(attack: Chapter[AttackFigures]) -> list[Markup]:
 def _shown(exhibition: Exhibition) -> list[Markup]:
     """A word about the pictures, then the pictures."""
     words = [tag("p", exhibition.words)] if exhibition.words else []
-    return [*words, *([tag("div", *exhibition.cards, class_="cards")] if exhibition.cards else [])]
+    layout = "cards pairs" if exhibition.run.kind == "attack" else "cards"
+    return [*words, *([tag("div", *exhibition.cards, class_=layout)] if exhibition.cards else [])]
 
 
 def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
