@@ -83,6 +83,7 @@ def sections(report: Report, album: Album) -> list[tuple[str, list[Markup]]]:
 
 
 def _attack(attack: Chapter[AttackFigures]) -> list[Markup]:
+    """Sentences and table of one attack."""
     return [tag("p", " ".join(attack.sentences)), html_table(attack.table)]
 
 

@@ -37,7 +37,7 @@ def _votes(rule: Row, masks: int, outcome: Row, right: bool) -> str:
         return f"{dissent:,} of {masks:,} masks {'votes' if dissent == 1 else 'vote'} otherwise"
     if not right:
         return f"all {masks:,} masks say so"
-    asked = [f"{name} {rule[name]:g}" for name in ("threshold", "margin") if rule.get(name)]
+    asked = [f"{name} {rule[name]}" for name in ("threshold", "margin") if rule.get(name)]
     return f"all {masks:,} masks say so, but not clearly enough" + (f" ({', '.join(asked)})" if asked else "")
 
 
