@@ -793,15 +793,15 @@ def test_why_no_attacked_picture_is_shown(photographed: Path) -> None:
     """None was kept, or they are missing; both are told, neither is an error."""
     folder = photographed.parent
     path = attempts(folder)
-    report("run.jsonl", "attack.jsonl", "--photos", "photos", "--gallery", "3", cwd=folder)
+    report("attack.jsonl", "--gallery", "1", cwd=folder)
     assert "1 of 2 kept pictures are shown" in page_of(folder).text
     (picture_folder(path) / "0.png").unlink()
-    report("run.jsonl", "attack.jsonl", cwd=folder)
+    report("attack.jsonl", cwd=folder)
     assert "1 of 2 kept pictures are shown" in page_of(folder).text
     assert "1 is missing from attack-pictures." in page_of(folder).text
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     saved(path, [lines[0], *({**row, "picture": None} for row in lines[1:])])
-    report("run.jsonl", "attack.jsonl", cwd=folder)
+    report("attack.jsonl", cwd=folder)
     assert page_of(folder).classes["card"] == 0
     assert "No picture is shown: none of 3 attempts kept one" in page_of(folder).text
 

@@ -55,7 +55,7 @@ class Album:
 
 def read_album(report: Report, source: str | None, cards: int) -> Album:
     """The photos at a source by name, if one is given; an error if no run knows any of them."""
-    classes = {part.run.model.get("classes") for part in (*report.chapters, *report.attacks)}
+    classes = {run.model.get("classes") for run in (*report.runs, *(attack.run for attack in report.attacks))}
     names = imagenet_names() if classes == {IMAGENET_CLASSES} else []
     if source is None:
         return Album({}, names, cards)
