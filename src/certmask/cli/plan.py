@@ -17,7 +17,7 @@ from certmask.cli.options import (
     TilingOption,
 )
 from certmask.cli.sizes import make_patch, optional_size, parse_size
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, CoverError
 
 if TYPE_CHECKING:
     from certmask.covers import Cover
@@ -62,8 +62,18 @@ def plan(
     if draw:
         from certmask.report.drawing import draw_cover
 
-        draw_cover(cover, draw)
+        draw_cover(cover, _other_sizes(cover), draw)
         Console(stderr=True).print(f"drawn in {draw}")
+
+
+def _other_sizes(cover: Cover) -> list[Cover]:
+    """Covers of the same fold with other masks; none where only the cover's own mask can give the fold."""
+    from certmask.covers.costs import cover_choice
+
+    try:
+        return cover_choice(cover.image, cover.patch, cover.tiling, cover.fold)
+    except CoverError:
+        return []
 
 
 def _print(covers: list[Cover], image: Size, patch: Patch) -> None:

@@ -152,8 +152,8 @@ def read_results(path: Path) -> tuple[Row, list[Row]]:
 
 
 def picture_folder(attempts: Path) -> Path:
-    """Where the pictures of an attempts file lie."""
-    return attempts.with_name(f"{attempts.stem}-pictures")
+    """Where the pictures of an attempts file lie, packed or not."""
+    return attempts.with_name(f"{Path(attempts.name.removesuffix('.gz')).stem}-pictures")
 
 
 def _line(row: Row) -> bytes:
