@@ -13,7 +13,7 @@ from pathlib import Path
 from certmask.attacks.attempts import Budget
 from certmask.attacks.gauntlet import strength
 from certmask.attacks.target import Target
-from certmask.certify import certify_run, photo_margin
+from certmask.certification import certify_run, photo_margin
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.defences import MaskedDefence

@@ -30,7 +30,7 @@ from certmask.attacks.target import Target
 from certmask.attacks.vote_game import VoteGame
 from certmask.attacks.worst_case import worst_case
 from certmask.certificate import Decision
-from certmask.certify import certify_run
+from certmask.certification import certify_run
 from certmask.classifier import Classifier
 from certmask.covers import Cover, default_cover, patchcleanser_cover, spread_cover
 from certmask.data import Dataset, load_dataset

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import certmask as cm
-from certmask.certify import recorded, run_margin
+from certmask.certification import recorded, run_margin
 from certmask.zoo import class_aliases, framing_of
 
 MODEL = "resnet26-cifar10"  # or a name that timm knows, or a checkpoint of yours that `certmask train` wrote

@@ -22,7 +22,7 @@ import torch
 from certmask.cli import main
 from certmask.zoo.timm_import import import_timm
 
-for module in ("certmask.certify", "certmask.cli.choices", "certmask.cli.console", "certmask.report.tables"):
+for module in ("certmask.certification", "certmask.cli.choices", "certmask.cli.console", "certmask.report.tables"):
     import_module(module)
 import_timm()
 FORKS = multiprocessing.get_context("forkserver")

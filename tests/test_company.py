@@ -13,7 +13,7 @@ from conftest import tiny_network
 from torch import Tensor, nn
 
 import certmask as cm
-from certmask.certify import certify_run
+from certmask.certification import certify_run
 from certmask.classifier import Classifier
 from certmask.company import ROUNDING, company_change, probes
 from certmask.covers import spread_cover

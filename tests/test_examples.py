@@ -29,6 +29,10 @@ PRINTS: dict[str, list[str]] = {
         r"the network is fooled by 1\d, 1\d of them certified",
         r"the defence is fooled by \d, 0 of them certified",
     ],
+    "black_box": [
+        r"undefended: 3 of 3 pictures fooled by foolbox",
+        r"jury-recovery: 0 of 3 pictures fooled by foolbox",
+    ],
     "certify_folder": [
         r"undefended: [\d.]+ % answered rightly with 1 passes each",
         r"jury detection: [\d.]+ % answered rightly with 9 passes each",

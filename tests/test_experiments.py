@@ -22,7 +22,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from certmask.certificate import Guarantee
-from certmask.certify import certify_run, run_margin
+from certmask.certification import certify_run, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, Sample
 from certmask.defences import MaskedDefence

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import certmask as cm
 from certmask.certificate import Certificate, Decision, Guarantee
-from certmask.certify import certified_rows, certify_run
+from certmask.certification import certified_rows, certify_run
 from certmask.classifier import Classifier
 from certmask.data import load_dataset
 from certmask.defences import AnyDefence, MaskedDefence, engine_covers, examine

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import certmask as cm
-from certmask.certify import certify_run
+from certmask.certification import certify_run
 from certmask.classifier import Classifier
 from certmask.company import probes
 from certmask.covers import patchcleanser_cover, spread_cover

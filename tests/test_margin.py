@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from certmask.certify import photo_margin
+from certmask.certification import photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import spread_cover
 from certmask.data import load_dataset

@@ -19,7 +19,7 @@ from certmask.classifier import Classifier
 from certmask.covers import TILINGS, Cover, cover_from, minimal_cover
 from certmask.data import load_dataset
 from certmask.data.sources import SOURCES, Source
-from certmask.defences import Defence
+from certmask.deployed import Defence
 from certmask.errors import CertmaskError
 from certmask.rules import RULES, Rule
 from certmask.rules.registry import REGISTER, rule_from

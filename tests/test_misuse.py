@@ -68,7 +68,7 @@ def test_a_defence_can_be_called_from_several_threads(network: nn.Module, images
 def test_a_cover_that_the_engine_does_not_know_is_refused(network: nn.Module) -> None:
     engine = Engine(Classifier(network, 24, batch=8), [COVER])
     with pytest.raises(CoverError, match="expected one of the covers"):
-        engine.votes(cm.spread_cover(24, cm.Patch(4, 4), 10, 2), VoteStore(1, Passes(4), 5))
+        engine.votes(cm.spread_cover(24, cm.Patch(4, 4), 10, 3), VoteStore(1, Passes(4), 5))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from certmask.backends import openvino
 from certmask.classifier import Classifier
 from certmask.covers import spread_cover
-from certmask.defences import Defence
+from certmask.deployed import Defence
 from certmask.errors import ClassifierError
 from certmask.rules import JuryRecovery
 from certmask.threat import Patch

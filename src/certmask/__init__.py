@@ -9,16 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from certmask.adapters import BlackBox as BlackBox
     from certmask.attacks import AdaptiveAttack as AdaptiveAttack
     from certmask.attacks import Attack as Attack
+    from certmask.attacks import Budget as Budget
     from certmask.attacks import PatchAttack as PatchAttack
     from certmask.attacks import RandomSearch as RandomSearch
+    from certmask.attacks import Target as Target
     from certmask.attacks import UniversalPatch as UniversalPatch
     from certmask.attacks import worst_case as worst_case
     from certmask.certificate import Certificate as Certificate
     from certmask.certificate import Decision as Decision
     from certmask.certificate import Guarantee as Guarantee
-    from certmask.certify import certify_run as certify_run
+    from certmask.certification import certify_run as certify_run
     from certmask.classifier import Classifier as Classifier
     from certmask.covers import Cover as Cover
     from certmask.covers import custom_cover as custom_cover
@@ -29,11 +32,13 @@ if TYPE_CHECKING:
     from certmask.covers import replicated_cover as replicated_cover
     from certmask.covers import spread_cover as spread_cover
     from certmask.data import load_dataset as load_dataset
-    from certmask.defences import Answer as Answer
-    from certmask.defences import Defence as Defence
     from certmask.defences import Explanation as Explanation
     from certmask.defences import MaskedDefence as MaskedDefence
-    from certmask.defences import Proof as Proof
+    from certmask.deployed import Answer as Answer
+    from certmask.deployed import Defence as Defence
+    from certmask.deployed import Evaluation as Evaluation
+    from certmask.deployed import Proof as Proof
+    from certmask.deployed import certify as certify
     from certmask.engine import Engine as Engine
     from certmask.errors import CertmaskError as CertmaskError
     from certmask.geometry import Mask as Mask
@@ -58,9 +63,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "attacks": ["AdaptiveAttack", "Attack", "PatchAttack", "RandomSearch", "UniversalPatch", "worst_case"],
+    "adapters": ["BlackBox"],
+    "attacks": [
+        "AdaptiveAttack",
+        "Attack",
+        "Budget",
+        "PatchAttack",
+        "RandomSearch",
+        "Target",
+        "UniversalPatch",
+        "worst_case",
+    ],
     "certificate": ["Certificate", "Decision", "Guarantee"],
-    "certify": ["certify_run"],
+    "certification": ["certify_run"],
     "classifier": ["Classifier"],
     "covers": [
         "Cover",
@@ -73,7 +88,8 @@ _ROOMS = {
         "spread_cover",
     ],
     "data": ["load_dataset"],
-    "defences": ["Answer", "Defence", "Explanation", "MaskedDefence", "Proof"],
+    "defences": ["Explanation", "MaskedDefence"],
+    "deployed": ["Answer", "Defence", "Evaluation", "Proof", "certify"],
     "engine": ["Engine"],
     "errors": ["CertmaskError"],
     "geometry": ["Mask"],

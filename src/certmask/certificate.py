@@ -84,6 +84,9 @@ class Certificate:
             return f"passes the published test for {threat}: no guarantee against an adaptive attacker"
         return f"certified {self.guarantee.value} against {threat}: {self.guarantee.sentence}"
 
+    def __repr__(self) -> str:
+        return f"Certificate(label {self.label}: {self.sentence})"
+
     def describe(self) -> dict[str, Any]:
         """The certificate as plain data."""
         return {**asdict(self), "guarantee": self.guarantee.value, "sentence": self.sentence}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
+from numbers import Real
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from certmask.backends import PRECISIONS, backend_named
 from certmask.backends.devices import best_batch, best_precision, device_name, present_device
+from certmask.backends.outputs import are_probabilities, checked_logits, logits_of
 from certmask.company import ROUNDING, company_change, probes
-from certmask.errors import ClassifierError
+from certmask.errors import CertmaskError, ClassifierError
 from certmask.threat import Size, checked_size
 
 UNKNOWN = "unknown"
@@ -30,7 +36,8 @@ class Classifier:
 
     Args:
         model: a network, which is copied (training yours further does not change this one), or any callable; it takes
-            normalized images and gives logits ``[n, classes]``.
+            normalized images and gives logits ``[n, classes]``, alone, as ``.logits``, as ``["logits"]``, or as the
+            first of a tuple in which nothing else could be the logits.
         size: height and width of the input, or one number for a square.
         mean: colour that is subtracted from an image, per channel; what masks hide is painted with it.
         std: what the difference is then divided by, per channel.
@@ -38,7 +45,7 @@ class Classifier:
         class_names: one for each class; None calls them 0, 1, 2 …
         device: ``cpu``, ``cuda``, ``cuda:1`` …, or ``auto``, the GPU where there is one.
         precision: ``fp32``, ``tf32``, ``bf16``, ``fp16``, or ``auto``, bf16 where the hardware computes it natively
-            (fp32 for a plain callable).
+            (fp32 for a plain callable, a ScriptModule, and, with a warning, a network that fails in bf16).
         batch: images per forward pass; None takes a size that suits the device. Halved until it fits into memory.
         compiled: whether torch compiles the network; None does on a GPU where kernels can be chosen without timing.
         backend: what computes the logits: ``torch``, or ``openvino``, which is faster on many CPUs.
@@ -61,36 +68,62 @@ class Classifier:
         backend: str = "torch",
         name: str | None = None,
     ) -> None:
+        if isinstance(model, type) or not callable(model):
+            raise ClassifierError(f"expected a network or a function, got {model!r}: load_classifier finds one by name")
         self.device = present_device(device)
         self.precision = precision
         if precision == "auto":
-            self.precision = best_precision(self.device) if isinstance(model, nn.Module) else "fp32"
+            self.precision = best_precision(self.device) if _convertible(model) else "fp32"
         if self.precision not in PRECISIONS:
             raise ClassifierError(f"expected precision to be auto, {', '.join(PRECISIONS)}, got {precision!r}")
-        if batch is not None and (not isinstance(batch, int) or batch < 1):
-            raise ClassifierError(f"expected a batch of at least 1, got {batch}")
-        if not all(isinstance(c, Sequence) and len(c) == 3 for c in (mean, std)) or min(std) <= 0:
-            raise ClassifierError(f"expected mean and std of three numbers, std positive, got {mean} and {std}")
+        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+            raise ClassifierError(f"expected a batch of at least 1, got {batch!r}")
         self.size = checked_size(size, "image size")
-        self.mean, self.std = mean, std
+        self.mean, self.std = checked_colour(mean, "mean"), checked_colour(std, "std")
+        if min(self.std) <= 0:
+            raise ClassifierError(f"expected std of three positive numbers, got {std!r}")
         self.name = name or type(model).__name__
         self.weights = weights_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.backend = backend
-        row = backend_named(backend)
-        self.model = row.place(model, self.name, self.size, self.device, self.precision)
-        self._arranged = row.arranged
-        compilable = self.device.type == "cuda" and isinstance(model, nn.Module) and bool(compile_options())
+        compilable = self.device.type == "cuda" and _convertible(model) and bool(compile_options())
         self.compiled = compilable if compiled is None else compiled
-        self._shift = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
-        self._scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
+        self._shift = torch.tensor(self.mean, device=self.device).view(1, 3, 1, 1)
+        self._scale = torch.tensor(self.std, device=self.device).view(1, 3, 1, 1)
         self.batch = batch or best_batch(self.device)
-        self.classes = classes or self._fitted(self._count_classes)
+        self.classes = self._settled(model, fall_back=precision == "auto" and self.precision != "fp32")
+        if classes not in (None, self.classes):
+            raise ClassifierError(f"expected logits of {classes} classes, got {self.classes}")
         self.company = 0.0
         self._fitted(self.check_company)
         self.class_names = tuple(class_names) if class_names else tuple(str(c) for c in range(self.classes))
         if len(self.class_names) != self.classes:
             raise ClassifierError(f"expected {self.classes} class names, got {len(self.class_names)}")
+
+    def _settled(self, model: nn.Module | Callable[[Tensor], Tensor], fall_back: bool) -> int:
+        """Put the model where it computes and count its classes; if it fails there and may ``fall_back``, in fp32."""
+        try:
+            self._place(model)
+            return self._fitted(self._count_classes)
+        except ClassifierError as error:
+            if not fall_back:
+                raise
+            tried, reason = self.precision, _reason(error.__cause__ or error)
+        self.precision = "fp32"
+        classes = self._settled(model, fall_back=False)
+        warnings.warn(f"{self.name} runs in fp32, because it fails in {tried}: {reason}", stacklevel=3)
+        return classes
+
+    def _place(self, model: nn.Module | Callable[[Tensor], Tensor]) -> None:
+        row = backend_named(self.backend)
+        try:
+            self.model = row.place(model, self.name, self.size, self.device, self.precision)
+        except (CertmaskError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # a network of unknown origin can fail to be copied in any way
+            where = f"{self.device} in {self.precision}"
+            raise ClassifierError(f"expected a network that can be copied to {where}, got {_reason(error)}") from error
+        self._arranged = row.arranged
 
     def _fitted(self, work: Callable[[], T]) -> T:
         """Do some work on one batch; while it does not fit into memory, halve the batch."""
@@ -109,9 +142,16 @@ class Classifier:
 
     @torch.inference_mode()
     def _count_classes(self) -> int:
-        logits = self.logits(torch.zeros(self.batch, 3, *self.size, device=self.device))
-        if logits.ndim != 2 or logits.shape[0] != self.batch or logits.shape[1] < 2:
-            raise ClassifierError(f"expected logits of shape [{self.batch}, classes], got {list(logits.shape)}")
+        """From a batch of pictures between black and noise; warns of a model that gives probabilities."""
+        noise = torch.rand(self.batch, 3, *self.size, generator=torch.Generator().manual_seed(1))
+        light = torch.linspace(0, 1, self.batch).view(-1, 1, 1, 1)
+        logits = checked_logits(self.logits((light * noise).to(self.device)), self.batch)
+        if are_probabilities(logits):
+            warnings.warn(
+                f"{self.name} gives probabilities where logits are expected: softmax is taken twice, and every vote is "
+                "nearly a tie; hand over the network without its last softmax",
+                stacklevel=6,
+            )
         return int(logits.shape[1])
 
     @torch.inference_mode()
@@ -130,18 +170,31 @@ class Classifier:
             )
 
     def logits(self, images: Tensor) -> Tensor:
-        """The model's raw output on images that are already on the device."""
+        """The model's logits on images that are already on the device."""
         normal = self._arranged((images - self._shift) / self._scale, self.precision)
         try:
             with float32_mode(self.device, tf32=self.precision == "tf32"), as_deployed(self.device):
-                return self.model(normal)
-        except torch.OutOfMemoryError:
+                returned = self.model(normal)
+        except (CertmaskError, torch.OutOfMemoryError):
             raise
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ClassifierError(
-                f"expected a model that takes {self.size[0]}×{self.size[1]} images, got {reason}"
-            ) from error
+        except (RuntimeError, AssertionError, TypeError, ValueError, LookupError, AttributeError) as error:
+            raise self._misfit(_reason(error)) from error
+        return logits_of(returned)
+
+    def _misfit(self, reason: str) -> ClassifierError:
+        """What to raise where the model failed on a batch: what it was handed, and what can be done about it."""
+        channels = re.search(r"to have (\d+) channels, but got 3 channels", reason)
+        if channels:
+            return ClassifierError(
+                f"expected a model of images with 3 channels, got one that takes {channels[1]}: wrap it in a module "
+                "that makes its channels of red, green and blue"
+            )
+        if self.precision in ("bf16", "fp16") and re.search("dtype|scalar type|BFloat16|Half|Float Tensor", reason):
+            return ClassifierError(
+                f"expected a model that computes in {self.precision}, got {reason}: "
+                "take precision='fp32', or give its constants the dtype of the images"
+            )
+        return ClassifierError(f"expected a model that takes {self.size[0]}×{self.size[1]} images, got {reason}")
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Probabilities of one batch that is already on the device; not checked for NaN."""
@@ -172,6 +225,11 @@ class Classifier:
     def no_numbers(self) -> ClassifierError:
         """What to raise where the model gave NaN or infinity."""
         return ClassifierError(f"expected finite logits from {self.name}, got NaN or infinity")
+
+    def __repr__(self) -> str:
+        height, width = self.size
+        function = f"{self.classes} classes, {height}×{width}, {self.precision}"
+        return f"Classifier({self.name}, {function} on {self.device}, batch {self.batch})"
 
     def describe(self) -> dict[str, Any]:
         """What a results file records: the function that was certified."""
@@ -228,8 +286,34 @@ def as_deployed(device: torch.device) -> Iterator[None]:
         yield
 
 
-def checked_images(images: Tensor, size: Size) -> Tensor:
-    """Images as float32; an error unless they are ``[n, 3, height, width]`` of the right size within [0, 1]."""
+def checked_colour(colour: Any, what: str) -> Colour:
+    """Red, green and blue as three finite numbers."""
+    try:
+        red, green, blue = map(float, colour)
+    except (TypeError, ValueError):
+        raise ClassifierError(f"expected {what} of three numbers, got {colour!r}") from None
+    if not all(map(isfinite, (red, green, blue))):
+        raise ClassifierError(f"expected {what} of three finite numbers, got {colour!r}")
+    return red, green, blue
+
+
+def fill_colour(fill: Any) -> Colour | None:
+    """The colour of masks: three numbers, or one for a grey; None stays None."""
+    if fill is None:
+        return None
+    return checked_colour([fill] * 3 if isinstance(fill, Real) else fill, "fill")
+
+
+def checked_images(images: Any, size: Size) -> Tensor:
+    """Images as float32; an error unless they are ``[n, 3, height, width]`` of the right size within [0, 1].
+
+    A numpy array is taken for the tensor of its values.
+    """
+    if isinstance(images, np.ndarray) and images.dtype.kind == "f":
+        images = torch.from_numpy(np.array(images, dtype=np.float32))
+    if not isinstance(images, Tensor):
+        kind = f"an array of {images.dtype}" if isinstance(images, np.ndarray) else f"a {type(images).__name__}"
+        raise ClassifierError(f"expected images as a tensor or array of floating point in [0, 1], got {kind}")
     if images.ndim != 4 or tuple(images.shape[1:]) != (3, *size):
         raise ClassifierError(f"expected images of shape [n, 3, {size[0]}, {size[1]}], got {list(images.shape)}")
     if not images.is_floating_point():
@@ -239,6 +323,20 @@ def checked_images(images: Tensor, size: Size) -> Tensor:
         if not (low >= 0 and high <= 1):
             raise ClassifierError(f"expected image values in [0, 1], got {low:.3g} to {high:.3g}")
     return images.float()
+
+
+def _convertible(model: object) -> bool:
+    """Whether a network may change its precision and be compiled; a ScriptModule's constants would stay behind."""
+    return isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule)
+
+
+def _reason(error: BaseException) -> str:
+    """An error in one line; TorchScript puts its own last."""
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    scripted = "TorchScript" in lines[0]
+    return lines[-1].removeprefix("RuntimeError: ") if scripted else lines[0]
 
 
 def _extremes(images: Tensor) -> tuple[float, float]:
@@ -252,8 +350,13 @@ def _extremes(images: Tensor) -> tuple[float, float]:
 
 def weights_digest(model: nn.Module) -> str:
     """sha256 over all parameters and buffers, by name: the same for the same weights under any library version."""
+    return tensors_digest([*model.named_parameters(), *model.named_buffers()])
+
+
+def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """sha256 over named tensors, in the order of their names."""
     digest = hashlib.sha256()
-    for name, tensor in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda item: item[0]):
+    for name, tensor in sorted(tensors, key=lambda item: item[0]):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

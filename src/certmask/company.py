@@ -14,7 +14,7 @@ from torch import Tensor
 
 from certmask.threat import Size
 
-ROUNDING = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 3e-2, "fp16": 1e-2}
+ROUNDING = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3}
 """By how much of a picture's spread of logits one of them may change, where kernels sum in another order in another
 place. That is what margins are for; more than this is no rounding."""
 

@@ -21,6 +21,15 @@ def checked_size(size: Size | int, what: str) -> Size:
     return int(pair[0]), int(pair[1])
 
 
+def checked_patch(patch: Patch | Size | int) -> Patch:
+    """The patch itself, or the one of this size; one number stands for a square."""
+    if isinstance(patch, Patch):
+        return patch
+    if isinstance(patch, (tuple, list)) or _whole(patch):
+        return Patch(*checked_size(patch, "patch"))
+    raise GeometryError(f"expected a patch, such as Patch(32, 32) or 32, got {patch!r}")
+
+
 def _whole(number: object) -> bool:
     return isinstance(number, Integral) and not isinstance(number, bool)
 

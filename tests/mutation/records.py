@@ -24,7 +24,7 @@ RECORDS = [
     Fault(
         "row of another photo",
         "a run is continued although a photo that is done was exchanged",
-        "certify.py",
+        "certification.py",
         "if pixel_digest(image) != finished[sample.name]:",
         "if sample.name not in finished:",
         ("test_cli.py::test_a_photo_that_was_exchanged_is_noticed",),
@@ -60,5 +60,21 @@ RECORDS = [
         "if not torch.equal(paste(pictures, beneath(clean, job.patch, corners), corners), clean):",
         "if pictures.shape != clean.shape:",
         ("test_attacks.py::test_a_cheating_attack_is_caught",),
+    ),
+    Fault(
+        "grids of another cover",
+        "covers with the same masks but other grids are taken for one, and a rule reads the pairs of the other",
+        "covers/cover.py",
+        "    grids: tuple[tuple[int, ...], ...] = ()",
+        "    grids: tuple[tuple[int, ...], ...] = field(default=(), compare=False)",
+        ("test_python_use.py::test_an_engine_keeps_covers_with_other_grids_apart",),
+    ),
+    Fault(
+        "another network in the file",
+        "a saved defence whose weights were changed is loaded as the one that was certified",
+        "deployed/saved.py",
+        "    if not whole:",
+        "    if not tensors:",
+        ("test_python_use.py::test_a_file_of_another_function_is_refused",),
     ),
 ]

@@ -1,9 +1,11 @@
 """Patch attacks on a classifier and on a whole defence, and the worst case in the space of votes."""
 
 from certmask.attacks.attack import Attack, Attacked, AttackEntry, Job, Needs, classifier_judge, defence_judge
+from certmask.attacks.attempts import Budget
 from certmask.attacks.descent import Descent, Surrogate
 from certmask.attacks.patch_attack import AdaptiveAttack, PatchAttack
 from certmask.attacks.random_search import RandomSearch
+from certmask.attacks.target import Target
 from certmask.attacks.universal import UniversalPatch
 from certmask.attacks.worst_case import Harm, WorstCase, worst_case
 
@@ -22,6 +24,7 @@ __all__ = [
     "Attack",
     "AttackEntry",
     "Attacked",
+    "Budget",
     "Descent",
     "Harm",
     "Job",
@@ -29,6 +32,7 @@ __all__ = [
     "PatchAttack",
     "RandomSearch",
     "Surrogate",
+    "Target",
     "UniversalPatch",
     "WorstCase",
     "classifier_judge",

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from certmask.attacks.goals import HIDDEN, KEEP, Bits, Views
 from certmask.attacks.pictures import paste
+from certmask.backends.outputs import logits_of
 from certmask.classifier import Classifier, Colour, weights_digest
 from certmask.covers import Cover
 from certmask.engine import Engine
@@ -65,8 +66,8 @@ class Surrogate:
         seen = self._shown(pictures.repeat_interleave(views, dim=0), pairs.flatten(0, 1))
         normal = ((seen - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = self._network(normal)
-        return logits.float().view(count, views, -1)  # type: ignore[no-any-return]
+            logits = logits_of(self._network(normal))
+        return logits.float().view(count, views, -1)
 
     def leaks(self, cover: Cover, corners: IntArray, covered: Bits) -> Bits:
         """Which of the masks ``covered [n, masks]`` let anything of a patch at each corner ``[n, 2]`` through.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import read_picture
 from certmask.certificate import Decision
 from certmask.classifier import Classifier
-from certmask.data import check_source, load_dataset, pixel_digest
+from certmask.data import Dataset, Framing, check_source, in_memory, load_dataset, pixel_digest
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
@@ -36,16 +37,21 @@ ATTEMPTS_AT_ONCE = {"cuda": 32, "cpu": 1}
 class Target:
     """What to attack: a results file, its photos, the model it certified (None: as it names it), some of its rules.
 
-    ``out`` is the file of attempts; an unfinished one is continued.
+    ``out`` is the file of attempts; an unfinished one is continued. Photos and model are given as ``certmask.certify``
+    takes them: a name, or the very pictures and the network (or ``Classifier``) that were certified.
     """
 
     results: Path
-    data: str
+    data: str | Dataset | Any
     out: Path
-    model: str | None = None
+    model: str | Classifier | nn.Module | Callable[[Tensor], Tensor] | None = None
     weights: Path | None = None
     device: str = "auto"
     rules: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for key in ("results", "out"):
+            object.__setattr__(self, key, Path(getattr(self, key)))
 
     def gauntlet(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
         """Everything that a budget buys against this target, checked and ready: ``gauntlet.attack()``."""
@@ -54,7 +60,8 @@ class Target:
         attempts = plan_attempts(certified, defences, budget)
         if not attempts:
             raise AttackError(f"expected certified images to attack in {self.results}, got none")
-        check_source(self.data)
+        if isinstance(self.data, str):
+            check_source(self.data)
         engine = self._engine(run, defences)
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
         surrogate = self._surrogate(run, engine)
@@ -86,6 +93,8 @@ class Target:
 
     def replay_command(self, row: int) -> str:
         """The command that judges one saved picture again."""
+        if not isinstance(self.data, str) or not isinstance(self.model, (str, type(None))):
+            return f"Target.replay({row})"
         words = ["certmask", "attack", str(self.results), self.data]
         words += ["--model", self.model] if self.model else []
         words += ["--weights", str(self.weights)] if self.weights else []
@@ -94,8 +103,10 @@ class Target:
 
     def model_name(self, run: Run) -> str:
         """The model that was asked for, else the one that the run names; an error if none can be had by that name."""
-        if self.model is not None:
+        if isinstance(self.model, str):
             return self.model
+        if self.model is not None:
+            raise AttackError(f"expected a torch network for gradients, got {run.model['name']} without one")
         name = str(run.model.get("name"))
         if not is_known(name):
             raise AttackError(f"expected --model FILE for a run of {name}, which is no name of a model, got none")
@@ -103,23 +114,28 @@ class Target:
 
     def _engine(self, run: Run, defences: Sequence[MaskedDefence]) -> Engine:
         """The function that was certified, with the precision, batch and backend that the results file names."""
-        classifier = load_classifier(
-            self.model_name(run),
-            self.weights,
-            device=self.device,
-            precision=run.model["precision"],
-            batch=run.model["batch"],
-            compiled=run.model["compiled"],
-            backend=run.model["backend"],
-        )
+        classifier = self._classifier(run)
         check_weights(run, classifier)
         engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(run.model["fill"]))
         for note in check_function(run.header, engine, [defence.rule for defence in defences], str(run.path)):
             warnings.warn(note, stacklevel=2)
         return engine
 
+    def _classifier(self, run: Run) -> Classifier:
+        """The model that was handed over, with the preprocessing that the file names, or the one of its name."""
+        if isinstance(self.model, Classifier):
+            return self.model
+        options = {key: run.model[key] for key in ("precision", "batch", "compiled", "backend")}
+        if self.model is None or isinstance(self.model, str):
+            return load_classifier(self.model_name(run), self.weights, device=self.device, **options)
+        size, mean, std = (tuple(run.model[key]) for key in ("size", "mean", "std"))
+        return Classifier(self.model, size, mean=mean, std=std, device=self.device, name=run.model["name"], **options)
+
     def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
-        dataset = load_dataset(self.data, class_aliases(classifier), framing_of(self.model_name(run)))
+        framing = Framing.described(run.data)
+        if isinstance(self.model, (str, type(None))):
+            framing = framing_of(self.model_name(run))
+        dataset = in_memory(self.data, framing) or load_dataset(str(self.data), class_aliases(classifier), framing)
         return certified_photos(run, dataset, names, classifier.size)
 
     def _surrogate(self, run: Run, engine: Engine) -> Surrogate:

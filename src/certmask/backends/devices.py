@@ -13,15 +13,15 @@ BATCH = {"cpu": 32, "cuda": 512}
 
 
 def present_device(device: torch.device | str) -> torch.device:
-    """A device that torch knows and this machine has; ``auto`` takes the GPU where there is one."""
+    """A device that torch knows, that this machine has and that computes; ``auto`` takes the GPU where there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.ones(1, device=device).item()  # "meta" makes tensors, but has no numbers in them
+        return torch.device(device)
+    except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ClassifierError(f"expected a device that is there, got {str(device)!r} ({reason})") from None
-    return torch.device(device)
 
 
 def best_precision(device: torch.device | str) -> str:

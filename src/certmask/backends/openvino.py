@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
+from certmask.backends.outputs import LogitsAlone
 from certmask.errors import ClassifierError
 from certmask.threat import Size
 
@@ -24,7 +25,7 @@ TOLERANCE = 0.1
 
 def place(model: nn.Module, size: Size, _device: torch.device, precision: str) -> Converted:
     """The same network compiled by OpenVINO; a different function in its last digits."""
-    return Converted(copy.deepcopy(model).float().eval(), size, precision)
+    return Converted(LogitsAlone(copy.deepcopy(model).float()).eval(), size, precision)
 
 
 class Converted:

@@ -25,6 +25,7 @@ from certmask.cli.options import (
     WeightsOption,
 )
 from certmask.data.sources import sources_help
+from certmask.rules.registry import DEFAULT_PAIRS
 
 
 def certify(
@@ -36,7 +37,7 @@ def certify(
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
     rule: RuleOption = None,
-    pairs: PairsOption = "aligned",
+    pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
     margin: MarginOption = "auto",
@@ -56,7 +57,7 @@ def certify(
 ) -> None:
     """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
     from certmask.certificate import Guarantee
-    from certmask.certify import certify_run, recorded, run_margin
+    from certmask.certification import certify_run, recorded, run_margin
     from certmask.cli.choices import Choices
     from certmask.cli.console import err, figures_table, progress_bar
     from certmask.cli.console import out as screen

@@ -13,7 +13,7 @@ from certmask.report.tables import TerminalTable, brief_table
 from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, UNITS, AttackFigures, Figures
 
 if TYPE_CHECKING:
-    from certmask.certify import Progress as Listener
+    from certmask.certification import Progress as Listener
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)

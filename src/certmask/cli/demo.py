@@ -20,7 +20,7 @@ def demo(
     backend: BackendOption = "auto",
 ) -> None:
     """Certify 20 real photos with a real ImageNet model under several defences: one to two minutes on 2 cores."""
-    from certmask.certify import certify_run
+    from certmask.certification import certify_run
     from certmask.cli.choices import pick_backend, pick_device
     from certmask.cli.console import figures_table, progress_bar
     from certmask.cli.console import out as screen

@@ -27,6 +27,7 @@ from certmask.cli.options import (
     TilingOption,
     WeightsOption,
 )
+from certmask.rules.registry import DEFAULT_PAIRS
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -43,7 +44,7 @@ def predict(
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
     rule: Annotated[str, typer.Option("--rule", help="One of the rules that `certify` knows.")] = "jury-recovery",
-    pairs: PairsOption = "aligned",
+    pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
     margin: MarginOption = "auto",

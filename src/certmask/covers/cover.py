@@ -13,14 +13,18 @@ import numpy as np
 
 from certmask.errors import CoverError
 from certmask.geometry import Districts, IntArray, Mask, find_districts
-from certmask.threat import Patch, Size, checked_size
+from certmask.threat import Patch, Size, checked_patch, checked_size
+
+GRIDS_TOLD = "2-"
+"""How a digest begins that knows the grids."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Cover:
     """Distinct masks such that every patch location lies wholly inside at least ``fold_y · fold_x`` of them.
 
-    The claim is checked when a cover is made: a set of masks that does not cover is an error, never a value.
+    The claim is checked when a cover is made: a set of masks that does not cover is an error, never a value. Covers are
+    equal where all that is said about them is: masks and their order, copies, grids, tiling, sizes.
     ``copies[i]`` says how often mask ``i`` was placed; ``grids`` lists complete 1-fold covers that the masks form.
     """
 
@@ -32,13 +36,13 @@ class Cover:
     masks: tuple[Mask, ...]
     copies: tuple[int, ...]
     grids: tuple[tuple[int, ...], ...] = ()
-    districts: Districts = field(init=False, repr=False)
+    districts: Districts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_size(self.image, "image")
-        checked_size(self.fold, "fold")
-        if not self.masks:
-            raise CoverError("expected at least one mask, got none")
+        for key in ("image", "mask", "fold"):
+            object.__setattr__(self, key, checked_size(getattr(self, key), key))
+        object.__setattr__(self, "patch", checked_patch(self.patch))
+        object.__setattr__(self, "masks", checked_masks(self.masks))
         if len(self.copies) != len(self.masks) or min(self.copies) < 1:
             raise CoverError(f"expected copies of {len(self.masks)} masks, each at least 1, got {self.copies}")
         if any(not 0 <= number < len(self.masks) for grid in self.grids for number in grid):
@@ -52,6 +56,9 @@ class Cover:
             )
         if not all(np.isin(self.districts.juries, grid).any(axis=1).all() for grid in self.grids):
             raise CoverError("expected every grid to cover every location on its own, got one with a hole")
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -112,9 +119,16 @@ class Cover:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the image size, the patch and every mask's footprint."""
-        text = json.dumps([self.image, self.patch.size, [m.footprint(self.image) for m in self.masks], self.copies])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """A short hash of the image size, the patch, every mask's footprint and the grids that masks form."""
+        return f"{GRIDS_TOLD}{_digest([*self._told, self.grids])}"
+
+    def digest_as(self, said: str) -> str:
+        """The digest as a file says it: earlier ones leave the grids out."""
+        return self.digest if said.startswith(GRIDS_TOLD) else _digest(self._told)
+
+    @property
+    def _told(self) -> list[Any]:
+        return [self.image, self.patch.size, [m.footprint(self.image) for m in self.masks], self.copies]
 
     def describe(self) -> dict[str, Any]:
         """What a results file or a certificate says about this cover."""
@@ -137,14 +151,31 @@ class Cover:
             "masks": len(self),
         }
 
+    def __repr__(self) -> str:
+        return f"Cover({self})"
+
     def __str__(self) -> str:
         return cover_text(self._sizes())
+
+
+def _digest(told: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def cover_text(described: dict[str, Any]) -> str:
     """A cover in words, from what ``Cover.describe`` says about it."""
     fold, mask, patch, image = (f"{a}×{b}" for a, b in (described[key] for key in ("fold", "mask", "patch", "image")))
     return f"{described['tiling']} {fold}, {described['masks']} masks of {mask} against {patch} on {image}"
+
+
+def checked_masks(masks: Sequence[Mask]) -> tuple[Mask, ...]:
+    """At least one mask, and nothing but masks."""
+    if not isinstance(masks, Sequence) or not masks:
+        raise CoverError(f"expected at least one mask, got {'none' if not masks else repr(masks)}")
+    for mask in masks:
+        if not isinstance(mask, Mask):
+            raise CoverError(f"expected masks, such as Mask(top, left, height, width), got {mask!r}")
+    return tuple(masks)
 
 
 def _pairs(count: int) -> int:
@@ -174,16 +205,14 @@ def build(
     return Cover(tiling, image, patch, mask, fold, masks, copies, numbered if complete else ())
 
 
-def custom_cover(image: Size | int, patch: Patch, masks: Sequence[Mask], fold: Size = (1, 1)) -> Cover:
+def custom_cover(image: Size | int, patch: Patch | Size | int, masks: Sequence[Mask], fold: Size | int = 1) -> Cover:
     """Every place of the patch lies inside as many of your own masks as ``fold`` says; an error if one does not.
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     masks: rectangles of any sizes, which may stick out of the image; one that is listed twice counts twice
     fold: the k that is claimed, as a product of two numbers
     """
-    image = checked_size(image, "image")
-    if not masks:
-        raise CoverError("expected at least one mask, got none")
+    image, patch, masks = checked_size(image, "image"), checked_patch(patch), checked_masks(masks)
     size = max(m.height for m in masks), max(m.width for m in masks)
     return build("custom", image, patch, size, checked_size(fold, "fold"), [masks], complete=True)

@@ -6,7 +6,7 @@ from certmask.covers.cover import Cover
 from certmask.covers.tilings import TILINGS, spread_cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
-from certmask.threat import Patch, Size, checked_size
+from certmask.threat import Patch, Size, checked_patch, checked_size
 
 DEFAULT_FOLD = (2, 2)
 PER_AXIS = (4, 4)
@@ -32,13 +32,13 @@ def default_fold(patch: Patch, mask: Size) -> Size:
     return min(DEFAULT_FOLD[0], s_y), min(DEFAULT_FOLD[1], s_x)
 
 
-def default_cover(image: Size | int, patch: Patch) -> Cover:
-    """Every place 2×2 times, for ``JuryRecovery("aligned")``: 81 masks and at most 881 passes against 32 px on 224.
+def default_cover(image: Size | int, patch: Patch | Size | int) -> Cover:
+    """Every place 2×2 times, for ``JuryRecovery()``: 81 masks and at most 881 passes against 32 px on 224.
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     """
-    image = checked_size(image, "image")
+    image, patch = checked_size(image, "image"), checked_patch(patch)
     mask = default_mask(image, patch)
     return spread_cover(image, patch, mask, default_fold(patch, mask))
 

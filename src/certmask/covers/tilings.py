@@ -9,31 +9,31 @@ from certmask.covers.cover import Cover, build
 from certmask.errors import CoverError, ResultsError
 from certmask.geometry import Mask, reach, smallest_mask
 from certmask.geometry.paper import effective_coverage
-from certmask.threat import Patch, Size, checked_size
+from certmask.threat import Patch, Size, checked_patch, checked_size
 
 Starts = Callable[[int, int, int], list[list[int]]]
 
 
-def minimal_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+def minimal_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1) -> Cover:
     """Every place of the patch lies inside k masks, exactly ``N*(k)`` in all: no k-fold cover has fewer.
 
     Masks differ wherever the slack allows; one as large as the image always blanks out the same pixels.
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     mask: the size of a mask, at least that of the patch
     fold: how many masks cover a place along each axis; ``(2, 3)`` makes k = 6
     """
     return _grid_cover("minimal", minimal_starts, image, patch, mask, fold)
 
 
-def spread_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+def spread_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1) -> Cover:
     """Every place of the patch lies inside k masks, spread evenly so that juries really differ.
 
     Takes at most ``fold − 1`` more starts per axis than the minimum.
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     mask: the size of a mask, at least that of the patch
     fold: how many masks cover a place along each axis, at most the positions that one mask covers
     """
@@ -41,9 +41,9 @@ def spread_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size |
 
 
 def _grid_cover(
-    tiling: str, starts: Starts, image: Size | int, patch: Patch, mask: Size | int, fold: Size | int
+    tiling: str, starts: Starts, image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int
 ) -> Cover:
-    image, mask, fold = _checked(image, patch, mask, fold)
+    image, patch, mask, fold = _checked(image, patch, mask, fold)
     (n_y, n_x), (s_y, s_x) = patch.positions(image), reach(patch, mask)
     grids = [
         [Mask(top, left, *mask) for top in tops for left in lefts]
@@ -53,17 +53,17 @@ def _grid_cover(
     return build(tiling, image, patch, mask, fold, grids, complete=True)
 
 
-def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+def replicated_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1) -> Cover:
     """Every place of the patch lies inside a mask that votes k times: the paper's Replicated Tiling.
 
     Effective areas of ``M − 2r`` stand side by side from the corner on. The copies are one mask, and cost one pass.
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     mask: the size of a mask, larger than the patch along both axes
     fold: k as a product of two numbers; only the product counts
     """
-    image, mask, fold = _checked(image, patch, mask, fold)
+    image, patch, mask, fold = _checked(image, patch, mask, fold)
     e_y, e_x = effective_coverage(patch, mask)
     grid = [
         Mask(top, left, *mask)
@@ -73,17 +73,17 @@ def replicated_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Si
     return build("replicated", image, patch, mask, fold, [grid] * (fold[0] * fold[1]), complete=True)
 
 
-def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int = 1) -> Cover:
+def offset_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1) -> Cover:
     """Every place of the patch lies inside k masks: the paper's Offset Tiling, wrapped at the borders.
 
     Masks start every ``(M − 2r)/m`` pixels, rounded down; the part that leaves the image comes in on the other side.
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     mask: the size of a mask, larger than the patch along both axes
     fold: how many masks cover a place along each axis; ``(2, 3)`` makes k = 6
     """
-    image, mask, fold = _checked(image, patch, mask, fold)
+    image, patch, mask, fold = _checked(image, patch, mask, fold)
     e_y, e_x = effective_coverage(patch, mask)
     tops = [i * e_y // fold[0] - mask[0] // 2 for i in range(-(-fold[0] * image[0] // e_y))]
     lefts = [i * e_x // fold[1] - mask[1] // 2 for i in range(-(-fold[1] * image[1] // e_x))]
@@ -92,22 +92,22 @@ def offset_cover(image: Size | int, patch: Patch, mask: Size | int, fold: Size |
 
 
 def patchcleanser_cover(
-    image: Size | int, patch: Patch, per_axis: Size | int | None = None, mask: Size | int | None = None
+    image: Size | int, patch: Patch | Size | int, per_axis: Size | int | None = None, mask: Size | int | None = None
 ) -> Cover:
     """Every place of the patch lies inside a mask, none of which leaves the image: PatchCleanser's (Xiang et al. 2022).
 
     image: the size of the model's input, (height, width) or the side of a square
-    patch: what the attacker may put on it
+    patch: what the attacker may put on it; a number stands for a square
     per_axis: how many masks along each axis, as large as they must be; or
     mask: the size of a mask, at least that of the patch, as many as it takes
     """
-    image = checked_size(image, "image")
+    image, patch = checked_size(image, "image"), checked_patch(patch)
     if (per_axis is None) == (mask is None):
         raise CoverError(f"expected either per_axis or mask, got per_axis={per_axis!r} and mask={mask!r}")
     if per_axis is not None:
         mask = smallest_mask(image, patch, checked_size(per_axis, "masks per axis"))
     assert mask is not None
-    image, mask, _ = _checked(image, patch, mask, 1)
+    image, patch, mask, _ = _checked(image, patch, mask, 1)
     stride = reach(patch, mask)
     grid = [
         Mask(top, left, *mask)
@@ -117,11 +117,14 @@ def patchcleanser_cover(
     return build("patchcleanser", image, patch, mask, (1, 1), [grid], complete=True)
 
 
-def _checked(image: Size | int, patch: Patch, mask: Size | int, fold: Size | int) -> tuple[Size, Size, Size]:
+def _checked(
+    image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int
+) -> tuple[Size, Patch, Size, Size]:
     image, mask, fold = checked_size(image, "image"), checked_size(mask, "mask"), checked_size(fold, "fold")
+    patch = checked_patch(patch)
     patch.positions(image)
     reach(patch, mask)
-    return image, mask, fold
+    return image, patch, mask, fold
 
 
 # Mask starts along one axis: a start ``a`` covers the patch positions ``a … a + reach − 1``.
@@ -176,7 +179,7 @@ def cover_from(description: dict[str, Any]) -> Cover:
         cover = TILINGS[tiling](image, patch, mask=mask)
     else:
         cover = TILINGS[tiling](image, patch, mask, tuple(description["fold"]))
-    rebuilt = cover.describe()
+    rebuilt = {**cover.describe(), "digest": cover.digest_as(str(description.get("digest")))}
     for key in {**description, **rebuilt}:
         if description.get(key) != rebuilt.get(key):
             raise ResultsError(

@@ -20,15 +20,23 @@ if TYPE_CHECKING:
     from certmask.data.sources import check_source as check_source
     from certmask.data.sources import class_folders as class_folders
     from certmask.data.sources import load_dataset as load_dataset
+    from certmask.data.tensors import Pictures as Pictures
+    from certmask.data.tensors import from_torch as from_torch
+    from certmask.data.tensors import in_memory as in_memory
+    from certmask.data.tensors import pictures as pictures
 
 _FILE_OF = {
     "CIFAR10": "labels",
     "Dataset": "dataset",
     "Framing": "framing",
+    "Pictures": "tensors",
     "Sample": "dataset",
     "check_source": "sources",
     "class_folders": "sources",
+    "from_torch": "tensors",
+    "in_memory": "tensors",
     "load_dataset": "sources",
+    "pictures": "tensors",
     "pixel_digest": "photo",
     "read_photo": "photo",
     "to_array": "photo",

@@ -19,7 +19,7 @@ def demo_defences() -> list[MaskedDefence]:
         MaskedDefence(single, Undefended(), "undefended"),
         MaskedDefence(offset, Published(), "published rule k=6"),
         MaskedDefence(fourfold, JuryDetection(), "jury detection k=4"),
-        MaskedDefence(single, JuryRecovery(), "jury recovery k=1"),
+        MaskedDefence(single, JuryRecovery("all"), "jury recovery k=1"),
         MaskedDefence(fourfold, JuryRecovery("aligned"), "jury recovery k=4"),
         MaskedDefence(patchcleanser_cover(224, PATCH, 4), PatchCleanser(), "PatchCleanser 4×4"),
     ]

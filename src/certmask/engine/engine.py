@@ -125,10 +125,18 @@ class Engine:
             raise CoverError(f"expected one of the covers that the engine was made for, got {cover}")
         return Votes(self._ballots[cover], store)
 
-    def describe(self) -> dict[str, Any]:
-        """The function that is certified: the classifier, the colour of its masks, and a fingerprint of behaviour."""
-        fingerprint = self.fingerprint()  # may halve the batch, or find that the model cannot be compiled
-        return {**self.classifier.describe(), "fill": list(self.fill), "fingerprint": fingerprint.describe()}
+    def __repr__(self) -> str:
+        return f"Engine({self.classifier!r}, {len(self.forward.masks)} masks)"
+
+    def describe(self, batch: int | None = None) -> dict[str, Any]:
+        """The function that is certified: the classifier, the colour of its masks, and a fingerprint of behaviour.
+
+        ``batch`` asks for the function that it was before memory ran out and batches were halved.
+        """
+        self.fingerprint()  # may halve the batch, or find that the model cannot be compiled
+        shape = self.classifier.batch if batch is None else batch
+        fingerprint = self._fingerprints[shape].describe()
+        return {**self.classifier.describe(), "batch": shape, "fill": list(self.fill), "fingerprint": fingerprint}
 
     def fingerprint(self) -> Fingerprint:
         """What the function says about fixed pictures, asked once for each shape of batch."""

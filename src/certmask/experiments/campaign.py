@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from certmask.certify import Progress, recorded, run_margin
+from certmask.certification import Progress, recorded, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset
 from certmask.errors import CertmaskError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from certmask.certify import Progress
+from certmask.certification import Progress
 from certmask.errors import ResultsError
 
 EnergyCounter = Callable[[], "float | None"]

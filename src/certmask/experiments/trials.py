@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from certmask.certify import Progress, certify_run
+from certmask.certification import Progress, certify_run
 from certmask.classifier import Classifier
 from certmask.covers import TILINGS, Cover
 from certmask.data import Dataset

@@ -7,7 +7,8 @@ from typing import Any
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover
 from certmask.geometry import IntArray
-from certmask.rules.aggregates import Aggregate, MeanProbability
+from certmask.rules.aggregates import Aggregate
+from certmask.rules.registry import aggregate_of
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.rules.verdicts import all_won, jury_claims
 from certmask.votes import NO_CLASS, BoolArray, Votes
@@ -23,9 +24,9 @@ class JuryDetection(Rule):
     name = "jury detection"
     guarantee = Guarantee.DETECTION
 
-    def __init__(self, aggregate: Aggregate | None = None, margin: float = 0.0) -> None:
+    def __init__(self, aggregate: Aggregate | str | None = None, margin: float = 0.0) -> None:
         super().__init__(margin)
-        self.aggregate = aggregate or MeanProbability()
+        self.aggregate = aggregate_of(aggregate)
         self.unit = self.aggregate.unit
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:

@@ -13,7 +13,8 @@ from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
 from certmask.passes import Ballot
-from certmask.rules.aggregates import Aggregate, MeanProbability
+from certmask.rules.aggregates import Aggregate
+from certmask.rules.registry import DEFAULT_PAIRS, aggregate_of
 from certmask.rules.rule import Asking, Rule
 from certmask.rules.tournament import side_by_side, tournament
 from certmask.rules.verdicts import FIRST_BLOCK, all_won, blocks, jury_claims, least_leads, verdicts
@@ -34,17 +35,19 @@ class JuryRecovery(Rule):
     name = "jury recovery"
     guarantee = Guarantee.RECOVERY
 
-    def __init__(self, pairs: str = "all", aggregate: Aggregate | None = None, margin: float = 0.0) -> None:
+    def __init__(
+        self, pairs: str = DEFAULT_PAIRS, aggregate: Aggregate | str | None = None, margin: float = 0.0
+    ) -> None:
         super().__init__(margin)
         if pairs not in ("all", "aligned"):
             raise CoverError(f"expected pairs to be 'all' or 'aligned', got {pairs!r}")
         self.pairs = pairs
-        self.aggregate = aggregate or MeanProbability()
+        self.aggregate = aggregate_of(aggregate)
         self.unit = self.aggregate.unit
 
     def check(self, cover: Cover) -> None:
         if self.pairs == "aligned" and not cover.grids:
-            raise CoverError(f"expected a cover made of complete grids for aligned pairs, got {cover}")
+            raise CoverError(f"expected a cover of complete grids for aligned pairs, got {cover}: take pairs='all'")
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         claims = yield from self.claims(votes)

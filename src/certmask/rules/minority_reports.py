@@ -25,8 +25,8 @@ class MinorityReports(Rule):
 
     def __init__(self, threshold: float = 0.5, margin: float = 0.0) -> None:
         super().__init__(margin)
-        if not 0 <= threshold < 1:
-            raise CertmaskError(f"expected a threshold from 0 to below 1, got {threshold}")
+        if not isinstance(threshold, (int, float, np.floating)) or not 0 <= threshold < 1:
+            raise CertmaskError(f"expected a threshold from 0 to below 1, got {threshold!r}")
         self.threshold = threshold
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:

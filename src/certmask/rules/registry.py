@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from certmask.rules.rule import Rule
     from certmask.votes import Margin
 
+DEFAULT_PAIRS = "aligned"
+"""Which masks a duel combines, where nobody says otherwise: in Python and on the command line."""
+
 
 @dataclass(frozen=True)
 class Listed:
@@ -82,6 +85,37 @@ def listed(option: str) -> Listed:
             return row
     names = [row.option for row in REGISTER]
     raise CertmaskError(f"expected rule to be {', '.join(names[:-1])} or {names[-1]}, got {option!r}")
+
+
+def rule_of(rule: Rule | str | None, **wishes: Any) -> Rule:
+    """The rule itself, or one by its name, told the wishes; None takes the first of the register."""
+    from certmask.rules.rule import Rule
+
+    if rule is None or isinstance(rule, str):
+        return listed(REGISTER[0].option if rule is None else rule).made(**wishes)
+    if not isinstance(rule, Rule):
+        got = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
+        raise CertmaskError(f"expected a rule, such as JuryRecovery() or 'jury-recovery', got {got}")
+    return rule
+
+
+def likes_many(rule: Rule | str) -> bool:
+    """Whether a cover with several masks per place suits a rule best."""
+    if isinstance(rule, str):
+        return listed(rule).many
+    return any(row.many for row in REGISTER if row.rule is type(rule))
+
+
+def aggregate_of(aggregate: Aggregate | str | None) -> Aggregate:
+    """The aggregate itself, or one by its name; None takes the mean of probabilities."""
+    from certmask.rules.aggregates import Aggregate
+
+    if aggregate is None or isinstance(aggregate, str):
+        return aggregate_named("mean-probability" if aggregate is None else aggregate)
+    if not isinstance(aggregate, Aggregate):
+        got = f"the class {aggregate.__name__}" if isinstance(aggregate, type) else repr(aggregate)
+        raise CertmaskError(f"expected an aggregate, such as MeanProbability() or 'mean-probability', got {got}")
+    return aggregate
 
 
 def rule_from(description: Mapping[str, Any]) -> Rule:

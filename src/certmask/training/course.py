@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from certmask.backends.devices import device_name
-from certmask.certify import certify_run, photo_margin
+from certmask.certification import certify_run, photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover
 from certmask.data import Dataset

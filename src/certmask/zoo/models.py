@@ -78,6 +78,14 @@ def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
     return load_with_card(name, weights)[0]
 
 
+def load_architecture(name: str) -> nn.Module:
+    """A network as the name says; its weights are those at hand, or none that mean anything: nothing is downloaded."""
+    if name == DEFAULT_MODEL or checkpoint_path(name) is not None:
+        return load_model(name)
+    model: nn.Module = import_timm().create_model(timm_name(name), pretrained=False)
+    return model
+
+
 def framing_of(name: str) -> Framing:
     """How the model's makers turned photos into its input: as its card says, else as timm does."""
     checkpoint = checkpoint_path(name)

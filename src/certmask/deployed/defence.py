@@ -1,0 +1,217 @@
+"""A defended classifier: model, cover and rule in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from certmask.certificate import Certificate, Guarantee
+from certmask.certification import certified_rows, run_header
+from certmask.classifier import Classifier, Colour, checked_images, fill_colour
+from certmask.covers import Cover
+from certmask.data import pictures
+from certmask.defences import Explanation, MaskedDefence, Outcome, examine, explain
+from certmask.deployed.evaluation import Evaluation, saved_run
+from certmask.deployed.saved import read_defence, write_defence
+from certmask.engine import Engine
+from certmask.errors import CertmaskError
+from certmask.results.file import Row
+from certmask.rules import Rule
+from certmask.rules.registry import option_name, rule_of
+
+Images = Tensor | npt.NDArray[Any]
+Labels = Tensor | npt.NDArray[Any] | Sequence[int]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the defence says about a batch: classes, alerts, and passes spent per image.
+
+    An image about which the model gives no numbers at all has the class -1, and an alert.
+    """
+
+    labels: Tensor
+    alerts: Tensor
+    passes: Tensor
+
+    def __repr__(self) -> str:
+        told = f"labels={self.labels.tolist()}, alerts={self.alerts.tolist()}, passes={self.passes.tolist()}"
+        return f"Answer({told if len(told) <= 200 else f'{len(self.labels)} images, {int(self.alerts.sum())} alerts'})"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved about labelled clean images; figures of a kind that the rule does not give are None.
+
+    ``header`` and ``rows`` are what a results file of ``certmask certify`` says about them.
+    """
+
+    certificates: tuple[Certificate, ...]
+    answer: Answer
+    labels: Tensor
+    guarantee: Guarantee
+    header: Row = field(repr=False)
+    rows: tuple[Row, ...] = field(repr=False)
+
+    @property
+    def clean_accuracy(self) -> float:
+        """Share of clean images answered rightly and without an alert."""
+        right = (self.answer.labels == self.labels) & ~self.answer.alerts
+        return right.float().mean().item()
+
+    @property
+    def false_alerts(self) -> float:
+        """Share of clean images that raise an alert."""
+        return self.answer.alerts.float().mean().item()
+
+    @property
+    def certified_recovery(self) -> float | None:
+        return self._share(Guarantee.RECOVERY)
+
+    @property
+    def certified_detection(self) -> float | None:
+        return self._share(Guarantee.DETECTION)
+
+    @property
+    def published_test(self) -> float | None:
+        """Share that passes the published test; it guarantees nothing against an adaptive attacker."""
+        return self._share(Guarantee.PUBLISHED)
+
+    def save(self, path: str | Path) -> Evaluation:
+        """Write a results file, as ``certmask certify`` does, or continue the one that is there; return all of it."""
+        return saved_run(Path(path), self.header, self.rows)
+
+    def _share(self, guarantee: Guarantee) -> float | None:
+        if guarantee is not self.guarantee:
+            return None
+        return sum(c.holds for c in self.certificates) / len(self.certificates)
+
+    def __repr__(self) -> str:
+        holds = f"{sum(c.holds for c in self.certificates)} certified ({self.guarantee.promise})"
+        return f"Proof({len(self.certificates)} images, {100 * self.clean_accuracy:.1f} % clean accuracy, {holds})"
+
+
+class Defence:
+    """``shield(images)`` answers; ``shield.certify(images, labels)`` proves; ``shield.explain(images)`` says why.
+
+    The certificate holds for this very object: same weights, precision, fill colour, masks and preprocessing. It can
+    be copied, pickled, and kept in a file: ``shield.save(path)``, ``Defence.load(path, model)``.
+
+    model: an ``nn.Module`` or callable that maps images to logits, or a ``Classifier``
+    cover: the masks, made for a threat and for the size of the model's input
+    rule: how votes become an answer, a rule or its name on the command line; ``JuryRecovery()`` if none is given
+    fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's mean if none is given
+    progress: called with the number of passes after every batch
+    Everything else (``mean``, ``std``, ``device``, ``precision``, …) goes to ``Classifier``.
+    """
+
+    def __init__(
+        self,
+        model: Classifier | nn.Module | Callable[[Tensor], Tensor],
+        cover: Cover,
+        rule: Rule | str | None = None,
+        *,
+        fill: Colour | float | None = None,
+        progress: Callable[[int], None] | None = None,
+        **classifier: Any,
+    ) -> None:
+        if isinstance(model, Classifier) and classifier:
+            raise CertmaskError(f"expected no further options beside a Classifier, got {', '.join(classifier)}")
+        own = rule_of(rule)
+        self.defence = MaskedDefence(cover, own, option_name(own.name))
+        self.classifier = model if isinstance(model, Classifier) else Classifier(model, cover.image, **classifier)
+        self.engine = Engine(self.classifier, [cover], fill=fill_colour(fill), progress=progress)
+        self._one_at_a_time = Lock()
+
+    def __call__(self, images: Images) -> Answer:
+        """Answer a batch ``[n, 3, height, width]`` in [0, 1], clean or attacked; an array of numpy's will do."""
+        images = checked_images(images, self.classifier.size)
+        with self._one_at_a_time:
+            findings = sorted(examine(self.engine, images, None, [self.defence]), key=lambda f: f.number)
+        return _answer([finding.value[0] for finding in findings])
+
+    def certify(self, images: Images, labels: Labels, names: Sequence[str] | None = None) -> Proof:
+        """Try to prove the rule's guarantee for each clean image and its true label.
+
+        ``names`` are what a results file calls the images; without them, their numbers.
+        """
+        images = checked_images(images, self.classifier.size)
+        truth = checked_labels(labels, len(images))
+        dataset = pictures(images, truth, names)
+        with self._one_at_a_time:
+            self.engine.fingerprint()
+            found = {row["image"]: row for row in certified_rows(self.engine, dataset, [self.defence])}
+            self.engine.check_unchanged()
+        rows = tuple(found[sample.name] for sample in dataset.samples)
+        outcomes = [Outcome(**row["defences"][self.defence.name]) for row in rows]
+        functions = {batch: self.engine.describe(batch) for batch in {row["batch"] for row in rows}}
+        certificates = tuple(
+            self.defence.certificate(row["label"], bool(outcome.certified), functions[row["batch"]])
+            for row, outcome in zip(rows, outcomes, strict=True)
+        )
+        header = run_header(self.engine, dataset, [self.defence])
+        return Proof(certificates, _answer(outcomes), torch.tensor(truth), self.defence.guarantee, header, rows)
+
+    def explain(self, images: Images) -> list[Explanation]:
+        """Answer, try to certify the answer, and say who voted what and which places claim what."""
+        images = checked_images(images, self.classifier.size)
+        with self._one_at_a_time:
+            return explain(self.engine, images, self.defence)
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, preprocessing, masks and rule into one ``.safetensors`` file."""
+        write_defence(Path(path), self.engine, self.defence)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, model: nn.Module | None = None, *, rule: Rule | None = None, device: str = "cpu"
+    ) -> Defence:
+        """The defence that ``save`` wrote; an error that names the first thing that differs.
+
+        model: a network of the same architecture, whose weights do not matter; None takes the one that certmask or
+            timm has under the saved name
+        rule: where it is a rule of your own, the same one again
+        device: where it is to compute
+        """
+        classifier, defence, fill = read_defence(Path(path), model, rule, device)
+        return cls(classifier, defence.cover, defence.rule, fill=fill)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What makes it up; the engine and its lock are made anew, and nobody listens to its progress."""
+        return {"classifier": self.classifier, "defence": self.defence, "fill": self.engine.fill}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.classifier, self.defence = state["classifier"], state["defence"]
+        self.engine = Engine(self.classifier, [self.defence.cover], fill=state["fill"])
+        self._one_at_a_time = Lock()
+
+    def __repr__(self) -> str:
+        return f"Defence({self.classifier!r}, {self.defence.cover!r}, {self.defence.rule!r})"
+
+
+def checked_labels(labels: Any, count: int) -> list[int]:
+    """One whole number per image."""
+    try:
+        truth = torch.as_tensor(labels).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise CertmaskError(f"expected one whole-number label per image, got {labels!r}"[:200]) from None
+    if truth.dtype == torch.bool or truth.is_floating_point() or truth.is_complex():
+        raise CertmaskError(f"expected whole numbers as labels, got {truth.dtype}")
+    if truth.shape != (count,) or not count:
+        raise CertmaskError(f"expected one whole-number label per image, got {list(truth.shape)} for {count} images")
+    return [int(label) for label in truth.tolist()]
+
+
+def _answer(outcomes: Sequence[Outcome]) -> Answer:
+    return Answer(
+        torch.tensor([o.label for o in outcomes], dtype=torch.long),
+        torch.tensor([o.alert for o in outcomes], dtype=torch.bool),
+        torch.tensor([o.passes for o in outcomes], dtype=torch.long),
+    )

@@ -1,0 +1,179 @@
+"""A model certified on labelled photos in one call, and the results file that comes of it."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from certmask.certificate import Guarantee
+from certmask.certification import Progress, certify_run, recorded, run_margin
+from certmask.classifier import Classifier, Colour, fill_colour
+from certmask.covers import Cover
+from certmask.covers.default import default_patch, suited_cover
+from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
+from certmask.defences import MaskedDefence
+from certmask.engine import Engine
+from certmask.errors import CertmaskError, ResultsError
+from certmask.results.columns import COLUMNS, UNITS, figures
+from certmask.results.file import ResultsFile, Row
+from certmask.results.run import Run, read_run
+from certmask.rules import Rule
+from certmask.rules.registry import likes_many, option_name, rule_of
+from certmask.threat import Patch, Size, checked_patch
+from certmask.votes import Margin
+
+Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
+RULES = ("undefended", "jury-recovery")
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Run):
+    """A results file; ``print`` shows its table, ``certmask.figures`` has every figure."""
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        from certmask.report.tables import TerminalTable, brief_table
+
+        title = f"{len(self.rows)} images, {self.model['name']}; {UNITS}"
+        screen = Console(file=io.StringIO(), highlight=False)
+        screen.print(TerminalTable(brief_table(title, COLUMNS, figures(self))))
+        return str(screen.file.getvalue()).rstrip()  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self.path}: {len(self.rows)} images, {', '.join(self.defences)})"
+
+
+def certify(
+    model: Model,
+    data: str | Path | Dataset | tuple[Tensor, Any] | Any,
+    rules: Sequence[Rule | str] | Rule | str = RULES,
+    patch: Patch | Size | int | None = None,
+    *,
+    cover: Cover | None = None,
+    out: str | Path | None = None,
+    images: int | None = None,
+    margin: float | str = "auto",
+    framing: Framing | float | None = None,
+    fill: Colour | float | None = None,
+    votes: str | Path | None = None,
+    progress: Progress | None = None,
+    **classifier: Any,
+) -> Evaluation:
+    """Certify labelled photos under several rules, which share their votes; as ``certmask certify``, for any model.
+
+    model: a network, a function, a ``Classifier``, or a name that ``load_classifier`` knows
+    data: what ``certmask certify`` takes (a folder of class folders, a CSV file, ``demo`` …), images
+        ``[n, 3, height, width]`` in [0, 1] and labels (and names), or a torch Dataset of pairs
+    rules: names that the command line knows, or rules
+    patch: what the attacker may put on a picture; None takes a seventh of the input along each side
+    cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
+    out: the results file, which is continued if it is there; None takes one in a new temporary folder
+    images: only so many, evenly spaced
+    margin: for rules given by name, in what each reads; ``auto`` measures it on some of the photos
+    framing: how photos become the model's input, or the share that a centre crop keeps; None takes what belongs to a
+        model that was given by name, else 0.875
+    fill: the colour of the masks, or one number for a grey; None takes the classifier's mean
+    votes: a folder to keep votes in
+    progress: called with ``"passes"`` or ``"images"`` and how many more are done
+    Everything else (``size``, ``mean``, ``std``, ``device``, ``class_names``, …) goes to ``Classifier``.
+    """
+    wanted = _named(rules)
+    dataset = in_memory(data, _framing(framing))
+    if isinstance(dataset, Pictures) and not isinstance(model, (Classifier, str)):
+        classifier.setdefault("size", dataset.size)
+    ready = _classifier(model, classifier)
+    if dataset is None:
+        dataset = _photos(str(data), model, ready, framing)
+    dataset = dataset.spread(images)
+    covers = [cover or _cover(ready.size, patch, rule) for rule in wanted.values()]
+    engine = Engine(ready, covers, fill=fill_colour(fill))
+    path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
+    lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else _given(margin)
+    made = zip(covers, wanted.items(), strict=True)
+    defences = [MaskedDefence(own, _rule(rule, lead), name) for own, (name, rule) in made]
+    certify_run(engine, dataset, defences, path, votes=None if votes is None else Path(votes), progress=progress)
+    return read_evaluation(path)
+
+
+def read_evaluation(path: Path) -> Evaluation:
+    """A results file of a certification, checked field by field."""
+    run = read_run(path)
+    return Evaluation(run.name, run.path, run.digest, run.header, run.rows)
+
+
+def saved_run(path: Path, header: Row, rows: Sequence[Row]) -> Evaluation:
+    """The rows in a results file under this header; one that has some of them already is continued.
+
+    Refused where a picture that is there had other pixels.
+    """
+    with ResultsFile(path, header) as results:
+        there = {row["image"]: row.get("input_sha256") for row in results.rows}
+        for row in rows:
+            if there.get(row["image"], row["input_sha256"]) != row["input_sha256"]:
+                raise ResultsError(f"expected the same pictures as in {path}, got another {row['image']}")
+        for row in rows:
+            if row["image"] not in there:
+                results.write(row)
+    return read_evaluation(path)
+
+
+def _named(rules: Sequence[Rule | str] | Rule | str) -> dict[str, Rule | str]:
+    """The rules by the names that the results file has for them."""
+    listed = [rules] if isinstance(rules, (str, Rule, type)) else list(rules)
+    if not listed:
+        raise CertmaskError("expected at least one rule, got none")
+    made = [rule_of(rule) for rule in listed]
+    checked = [(r if isinstance(r, str) else option_name(own.name), r) for r, own in zip(listed, made, strict=True)]
+    if len(dict(checked)) != len(checked):
+        raise CertmaskError(f"expected each rule once, got {', '.join(name for name, _ in checked)}")
+    return dict(checked)
+
+
+def _given(margin: Any) -> Margin:
+    if isinstance(margin, bool) or not isinstance(margin, (int, float)):
+        raise CertmaskError(f"expected a margin as a number or 'auto', got {margin!r}")
+    return Margin(margin, margin)
+
+
+def _rule(rule: Rule | str, margin: Margin) -> Rule:
+    """A rule by name is told the margin in its own unit, unless it promises nothing."""
+    sure = {} if rule_of(rule).guarantee is Guarantee.NONE else {"margin": margin}
+    return rule_of(rule, **sure)
+
+
+def _cover(image: Size, patch: Patch | Size | int | None, rule: Rule | str) -> Cover:
+    against = default_patch(image) if patch is None else checked_patch(patch)
+    many = likes_many(rule) or rule_of(rule).guarantee is Guarantee.NONE
+    return suited_cover(image, against, many=many)
+
+
+def _classifier(model: Model, options: dict[str, Any]) -> Classifier:
+    from certmask.zoo import load_classifier
+
+    if isinstance(model, str):
+        return load_classifier(model, **options)
+    if isinstance(model, Classifier):
+        if options:
+            raise CertmaskError(f"expected no further options beside a Classifier, got {', '.join(options)}")
+        return model
+    return Classifier(model, **options)
+
+
+def _photos(source: str, model: Model, classifier: Classifier, framing: Framing | float | None) -> Dataset:
+    from certmask.zoo import class_aliases, framing_of
+
+    own = framing_of(model) if framing is None and isinstance(model, str) else _framing(framing)
+    return load_dataset(source, class_aliases(classifier), own)
+
+
+def _framing(framing: Framing | float | None) -> Framing:
+    if framing is None:
+        return Framing()
+    return framing if isinstance(framing, Framing) else Framing(framing)
