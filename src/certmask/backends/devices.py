@@ -12,11 +12,11 @@ BATCH = {"cpu": 32, "cuda": 512}
 
 
 def present_device(device: torch.device | str) -> torch.device:
-    """A device that torch knows and this machine has; ``auto`` takes the GPU where there is one."""
+    """A device that this machine has and that holds numbers; ``auto`` takes the GPU where there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ClassifierError(f"expected a device that is there, got {str(device)!r} ({reason})") from None

@@ -57,30 +57,31 @@ def certify(
     """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
     from certmask.certificate import Guarantee
     from certmask.certify import certify_run, recorded, run_margin
-    from certmask.cli.choices import Choices
-    from certmask.cli.console import err, figures_table, progress_bar
+    from certmask.cli.choices import Choices, photos_for
+    from certmask.cli.console import err, figures_table, passes, progress_bar, waiting
     from certmask.cli.console import out as screen
-    from certmask.data import check_source, load_dataset
+    from certmask.cli.outputs import check_continued
     from certmask.engine import Engine
     from certmask.errors import DataError
     from certmask.results.columns import figures
     from certmask.results.run import read_run
-    from certmask.zoo import class_aliases, framing_of
 
     rules = rule or ["undefended", "jury-recovery"]
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
     choices = choices.on(device, precision, batch, backend)
-    fixed = choices.fixed_margin()
-    check_source(data)
-    classifier = choices.classifier()
-    covers = choices.covers(classifier)
-    dataset = load_dataset(data, class_aliases(classifier), framing_of(model)).spread(images)
+    choices.check()
+    check_continued(out)
+    dataset = photos_for(model, data).spread(images)
     if skip_bad:
-        dataset, bad = dataset.readable()
-        err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
-    engine = Engine(classifier, covers)
-    before, done = recorded(out)
-    lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
+        with waiting("looking for photos that cannot be read"):
+            dataset, bad = dataset.readable()
+        for line in bad:
+            err.print(f"skipped: {line}", markup=False, soft_wrap=True)
+    with waiting("loading the model and measuring the margin"):
+        classifier, covers, fixed = choices.classifier(), choices.covers(), choices.fixed_margin()
+        engine = Engine(classifier, covers)
+        before, done = recorded(out)
+        lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
     defences = choices.defences(covers, lead)
     screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
     for defence in defences:
@@ -97,5 +98,5 @@ def certify(
     screen.print(figures_table(figures(found), f"{len(found.rows)} images, {classifier.name}"))
     for defence in defences:
         screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
-    kept = f"; {sum(row['passes'] for row in found.rows):,} passes made, votes kept in {votes}" if votes else ""
+    kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
     screen.print(f"margin {lead:.3g} ({origin}); saved in {out}{kept}", markup=False)
