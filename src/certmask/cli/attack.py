@@ -46,7 +46,7 @@ def attack(
     from certmask.attacks.attempts import Budget
     from certmask.attacks.certified_run import read_certified
     from certmask.attacks.target import Target
-    from certmask.cli.choices import photos_for, pick_device
+    from certmask.cli.choices import pick_device
     from certmask.cli.console import waiting
     from certmask.cli.outputs import check_continued
     from certmask.cli.usage import asked_rightly
@@ -56,7 +56,6 @@ def attack(
     with asked_rightly():
         certified.chosen(target.rules)
     check_continued(out)
-    photos_for(target.model_name(certified.run), data)
     if replay is not None:
         _replay(target, replay)
         return
