@@ -269,7 +269,7 @@ def test_another_rule_is_judged_on_kept_votes(little_model: Path, class_folders:
     assert {row["passes"] for row in kept.values()} == {0}
     certmask("report", tmp_path / "b.jsonl", "--out", tmp_path / "page.html")
     spoilt = certmask(*common, "--votes", tmp_path / "a.jsonl", "--out", tmp_path / "d.jsonl", code=1)
-    assert "expected a folder for votes" in spoilt.stderr
+    assert "expected a folder to write into" in spoilt.stderr
 
 
 def test_other_inputs_do_not_continue_a_run(little_model: Path, class_folders: Path, tmp_path: Path) -> None:

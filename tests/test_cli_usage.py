@@ -108,6 +108,7 @@ def test_what_is_no_wrong_usage_exits_with_1(places: dict[str, str], tmp_path: P
         "certify {data} --model {model} --out notes.txt",
         "certify {data} --model {model} --out /dev/full",
         "certify {data} --model {model} --out .",
+        "certify {data} --model {model} --votes notes.txt",
         "attack nowhere.jsonl {data}",
         "attack {run} {list} --model {model} --out /dev/full",
         "attack {run} nowhere --model {model}",
@@ -276,7 +277,7 @@ def printed(*arguments: str | Path, encoding: str) -> tuple[str, str]:
         main()
     for stream in streams:
         stream.flush()
-    out, err = (stream.buffer.getvalue().decode("utf-8") for stream in streams)  # type: ignore[attr-defined]
+    out, err = (stream.buffer.getvalue().decode("utf-8") for stream in streams)
     return out, err
 
 

@@ -59,8 +59,9 @@ def certify(
     from certmask.certify import certify_run, recorded, run_margin
     from certmask.cli.choices import Choices, photos_for
     from certmask.cli.console import err, figures_table, passes, progress_bar, waiting
+    from certmask.cli.console import images as counted
     from certmask.cli.console import out as screen
-    from certmask.cli.outputs import check_continued
+    from certmask.cli.outputs import check_continued, check_folder
     from certmask.engine import Engine
     from certmask.errors import DataError
     from certmask.results.columns import figures
@@ -71,6 +72,8 @@ def certify(
     choices = choices.on(device, precision, batch, backend)
     choices.check()
     check_continued(out)
+    if votes is not None:
+        check_folder(votes)
     dataset = photos_for(model, data).spread(images)
     if skip_bad:
         with waiting("looking for photos that cannot be read"):
@@ -83,7 +86,7 @@ def certify(
         before, done = recorded(out)
         lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
     defences = choices.defences(covers, lead)
-    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
+    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {counted(len(dataset))}")
     for defence in defences:
         if defence.guarantee is not Guarantee.NONE:
             screen.print(f"  {defence.name}: {defence.cover}")
@@ -95,7 +98,7 @@ def certify(
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     found = read_run(out)
-    screen.print(figures_table(figures(found), f"{len(found.rows)} images, {classifier.name}"))
+    screen.print(figures_table(figures(found), f"{counted(len(found.rows))}, {classifier.name}"))
     for defence in defences:
         screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""

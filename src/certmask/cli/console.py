@@ -26,10 +26,10 @@ EVERY = 20.0
 
 
 @contextmanager
-def progress_bar(images: int) -> Iterator[Listener]:
+def progress_bar(total: int) -> Iterator[Listener]:
     """Progress over images with the number of passes beside it."""
     made = 0
-    with working("certifying", images, "images", lambda: passes(made)) as advance:
+    with working("certifying", total, "images", lambda: passes(made)) as advance:
 
         def listen(what: str, count: int) -> None:
             nonlocal made
@@ -98,6 +98,11 @@ def telling(line: Callable[[], str]) -> Iterator[None]:
 def passes(count: int) -> str:
     """So many forward passes, in words."""
     return f"{count:,} {'pass' if count == 1 else 'passes'}"
+
+
+def images(count: int) -> str:
+    """So many images, in words."""
+    return f"{count} {'image' if count == 1 else 'images'}"
 
 
 def figures_table(found: Sequence[Figures], title: str) -> TerminalTable:

@@ -31,9 +31,9 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """An error if something lies there that is no folder to write into."""
+    """An error if something else than a folder lies there."""
     if path.exists() and not path.is_dir():
-        raise ResultsError(f"expected a folder to write into, got a file at {path}")
+        raise ResultsError(f"expected a folder to write into, got something else at {path}")
 
 
 def check_continued(out: Path) -> None:
