@@ -14,7 +14,7 @@ from looking import outputs_under, singles_of
 from members import EVERY_RULE
 from torch import Tensor, nn
 
-from certmask.certificate import Guarantee
+from certmask.certificate import NO_CLASS, Guarantee
 from certmask.classifier import Classifier, compile_options
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.defences import MaskedDefence, examine
@@ -24,7 +24,7 @@ from certmask.geometry import IntArray, Mask
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import NO_CLASS, Votes, VoteStore, as_votes
+from certmask.votes import Votes, VoteStore, as_votes
 
 PATCH = Patch(5, 4)
 COVERS = (

@@ -949,7 +949,7 @@ def test_files_that_cannot_be_read_or_written(run: Path) -> None:
     assert "twice" in report("run.jsonl", "./run.jsonl", cwd=folder, code=1).stderr
     assert "run.jsonl" in certmask("report", "run.jsonl", "--out", "run.jsonl", cwd=folder, code=1).stderr
     assert "can be written" in certmask("report", "run.jsonl", "--out", "run.jsonl/x.html", cwd=folder, code=1).stderr
-    assert "an HTML file" in certmask("report", "run.jsonl", "--out", "a.md", cwd=folder, code=1).stderr
+    assert "an HTML file" in certmask("report", "run.jsonl", "--out", "a.md", cwd=folder, code=2).stderr
     certmask("report", "run.jsonl", "--gallery", "-1", cwd=folder, code=2)
     certmask("report", cwd=folder, code=2)
     assert run.read_bytes() == before

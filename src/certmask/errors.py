@@ -9,6 +9,10 @@ class CertmaskError(Exception):
     """Base of all errors that certmask raises on purpose."""
 
 
+class UsageError(CertmaskError, ValueError):
+    """A command that was asked for wrongly: an option that makes no sense, alone or beside the others."""
+
+
 class GeometryError(CertmaskError, ValueError):
     """A size, patch or mask that makes no sense."""
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from certmask.certificate import NO_CLASS
 from certmask.covers import Cover
 from certmask.errors import VoteError
 from certmask.geometry import IntArray
@@ -20,9 +21,6 @@ FloatArray = npt.NDArray[np.float32]
 UNIT = 2.0**-24
 """Votes are whole multiples of this, which float32 holds exactly, leads of one vote over another included; float64 adds
 up millions of them exactly. So whoever decides and whoever certifies compare the same numbers, in any order."""
-NO_CLASS = -1
-"""What a silent vote names: the network gave no numbers, and no class gets anything. It is also the answer about a
-picture all of whose votes are silent."""
 
 
 class Heads(NamedTuple):

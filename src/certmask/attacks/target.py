@@ -18,7 +18,7 @@ from certmask.attacks.certified_run import certified_photos, check_weights, read
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import read_picture
-from certmask.certificate import Decision
+from certmask.certificate import Decision, class_name
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, check_source, in_memory, load_dataset, pixel_digest
 from certmask.defences import MaskedDefence
@@ -167,7 +167,7 @@ class Replay:
         names, answer, label = self.engine.classifier.class_names, self.decision.label, self.row["label"]
         alert = "with an alert" if self.decision.alert else "without an alert"
         return (
-            f"row {self.number}: {self.defence.name} answers {names[answer]} ({answer}) {alert}; "
+            f"row {self.number}: {self.defence.name} answers {class_name(answer, names)} ({answer}) {alert}; "
             f"the true class is {names[label]} ({label}): {'broken' if self.broken else 'not broken'}"
         )
 

@@ -16,11 +16,8 @@ from certmask.data import Dataset
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, check_patches, trials
-from certmask.threat import Size
 from certmask.votes import Margin
-from certmask.zoo.card import read_card
-from certmask.zoo.models import checkpoint_path, short_name, timm_name
-from certmask.zoo.timm_import import import_timm
+from certmask.zoo.models import card_of, short_name
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class Campaign:
             for experiment in self.experiments
             for model in self.models
             for source in self.data
-            for trial in trials(experiment, model.label, source.label, input_size(model.name), self.limits)
+            for trial in trials(experiment, model.label, source.label, card_of(model.name).size, self.limits)
         ]
 
     def run(self, model_of: LoadModel, data_of: LoadData, fixed: Margin | None, say: Say, bar: Bar) -> None:
@@ -125,15 +122,3 @@ class Campaign:
         with bar(count) as progress:
             trial.perform(engine, dataset, self.folder, progress, margin)
         return margin
-
-
-def input_size(model: str) -> Size:
-    """The size of a model's input, without its weights."""
-    checkpoint = checkpoint_path(model)
-    if checkpoint is not None:
-        return read_card(checkpoint).size
-    timm, name = import_timm(), timm_name(model)
-    if not timm.is_model(name):
-        raise CertmaskError(f"expected a checkpoint with a card or a model name that timm knows, got {model!r}")
-    height, width = timm.get_pretrained_cfg(name).input_size[1:]
-    return height, width

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from certmask.certificate import Guarantee
+from certmask.certificate import Guarantee, class_name
 from certmask.covers import Cover, cover_from
 from certmask.data import Framing, Sample, load_dataset, pixel_digest, read_photo, to_array
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
@@ -46,7 +46,7 @@ class Album:
     cards: int = 12
 
     def class_name(self, label: int) -> str:
-        return self.names[label] if label < len(self.names) else f"class {label}"
+        return class_name(label, self.names)
 
     def title(self, row: Row) -> str:
         """The true class and the photo's name."""

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from certmask.certificate import NO_CLASS
 from certmask.geometry import IntArray
-from certmask.votes import NO_CLASS, UNIT, Heads, logarithms
+from certmask.votes import UNIT, Heads, logarithms
 
 Leads = npt.NDArray[np.floating[Any]]
 AT_ONCE = 1 << 24

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate
 from certmask.rules.registry import aggregate_of
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.rules.verdicts import all_won, jury_claims
-from certmask.votes import NO_CLASS, BoolArray, Votes
+from certmask.votes import BoolArray, Votes
 
 
 class JuryDetection(Rule):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule, majority
-from certmask.votes import NO_CLASS, BoolArray, Votes
+from certmask.votes import BoolArray, Votes
 
 
 class MinorityReports(Rule):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule
-from certmask.votes import NO_CLASS, BoolArray, Votes
+from certmask.votes import BoolArray, Votes
 
 
 class Published(Rule):

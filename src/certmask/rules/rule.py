@@ -8,12 +8,12 @@ from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
-from certmask.certificate import Certificate, Decision, Guarantee
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
-from certmask.votes import NO_CLASS, BoolArray, Votes, incomplete
+from certmask.votes import BoolArray, Votes, incomplete
 
 T = TypeVar("T")
 Asking = Generator[Ask, None, T]

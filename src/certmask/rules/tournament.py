@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator, Iterable
 
 import numpy as np
 
-from certmask.certificate import Decision
+from certmask.certificate import NO_CLASS, Decision
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, T, majority
-from certmask.votes import NO_CLASS
 
 Duelling = Generator[IntArray, IntArray, T]
 """A computation about one picture that yields pairs of hypotheses ``[n, 2]`` and is told the class that each pair's
