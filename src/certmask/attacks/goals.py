@@ -159,8 +159,8 @@ class Views:
     """For each attempt, what is wanted of each mask's vote; ``draw`` picks some masks, and pairs where ``paired``.
 
     Masks that hide the patch are never drawn: no step through them changes anything. Masks that should hide it and leak
-    have a share of the views in every draw. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says how the surrogate
-    calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
+    have a share of the views in every draw. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says
+    how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
     """
 
     wishes: Tensor
