@@ -21,6 +21,10 @@ class ClassifierError(CertmaskError, ValueError):
     """A model, its weights or its output cannot be used."""
 
 
+class ChangedModelError(ClassifierError):
+    """A model that answers otherwise than before: it keeps state, looks at other pictures, or was changed."""
+
+
 class VoteError(CertmaskError, LookupError):
     """A rule asked for a vote that was never cast."""
 

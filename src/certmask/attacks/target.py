@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from certmask.attacks.attack import Job, defence_judge, rechecked
 from certmask.attacks.attempts import Budget, plan_attempts
-from certmask.attacks.certified_run import certified_photos, check_function, check_weights, read_certified
+from certmask.attacks.certified_run import certified_photos, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import read_picture
@@ -22,6 +23,7 @@ from certmask.data import check_source, load_dataset, pixel_digest
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
+from certmask.function import check_function
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
@@ -112,8 +114,8 @@ class Target:
         )
         check_weights(run, classifier)
         engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(run.model["fill"]))
-        engine.forward.warm_up()
-        check_function(run, engine)
+        for note in check_function(run.header, engine, [defence.rule for defence in defences], str(run.path)):
+            warnings.warn(note, stacklevel=2)
         return engine
 
     def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:

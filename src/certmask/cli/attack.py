@@ -13,7 +13,7 @@ from certmask.cli.options import DeviceOption, WeightsOption
 
 if TYPE_CHECKING:
     from certmask.attacks.gauntlet import Gauntlet
-    from certmask.attacks.target import Replay, Target
+    from certmask.attacks.target import Target
 
 
 def attack(
@@ -63,7 +63,6 @@ def _attack(target: Target, gauntlet: Gauntlet) -> None:
     from certmask.results.columns import attack_figures
     from certmask.results.file import picture_folder
 
-    _note_machine(gauntlet)
     with _progress_bar(len(gauntlet.attempts)) as progress:
         attempts = gauntlet.attack(progress)
     title = f"{len(attempts.rows):,} attempts, {attempts.model['name']}"
@@ -80,18 +79,8 @@ def _replay(target: Target, row: int) -> None:
     from certmask.cli.console import out
 
     again = target.replay(row)
-    _note_machine(again)
     out.print(again.sentence, markup=False)
     again.check_proof()
-
-
-def _note_machine(work: Gauntlet | Replay) -> None:
-    from certmask.attacks.certified_run import machine_change
-    from certmask.cli.console import err
-
-    change = machine_change(work.run, work.engine)
-    if change is not None:
-        err.print(change, markup=False)
 
 
 @contextmanager

@@ -98,4 +98,5 @@ def certify(
     for defence in defences:
         screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
     kept = f"; {sum(row['passes'] for row in found.rows):,} passes made, votes kept in {votes}" if votes else ""
-    screen.print(f"margin {lead:.3g} ({origin}); saved in {out}{kept}", markup=False)
+    told = ", ".join(f"{own:.3g}" for own in sorted({defence.rule.margin for defence in defences if defence.covers}))
+    screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)

@@ -15,8 +15,9 @@ from certmask.covers import Cover, default_cover
 from certmask.covers.default import suited_cover
 from certmask.defences import MaskedDefence
 from certmask.errors import CertmaskError
-from certmask.rules import MeanLogProbability, Rule
+from certmask.rules import Rule
 from certmask.rules.registry import aggregate_named, listed
+from certmask.votes import Margin
 from certmask.zoo import load_classifier
 
 
@@ -50,7 +51,7 @@ class Choices:
         if len(set(self.rules)) != len(self.rules):
             raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
         for name in self.rules:
-            self._rule(name, self.fixed_margin() or 0.0)
+            self._rule(name, self.fixed_margin() or Margin())
 
     def classifier(self) -> Classifier:
         self.check()
@@ -75,25 +76,23 @@ class Choices:
             for rule in self.rules
         ]
 
-    def defences(self, covers: Sequence[Cover], margin: float) -> list[MaskedDefence]:
+    def defences(self, covers: Sequence[Cover], margin: Margin) -> list[MaskedDefence]:
         """One defence per chosen rule, named after the rule."""
         named = zip(self.rules, covers, strict=True)
         return [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
 
-    def _rule(self, name: str, margin: float) -> Rule:
+    def _rule(self, name: str, margin: Margin) -> Rule:
         row = listed(name)
-        sure = {} if row.rule.guarantee is Guarantee.NONE else {"margin": margin}
+        sure = None if row.rule.guarantee is Guarantee.NONE else margin
         aggregate = aggregate_named(self.aggregate)
-        return row.made(pairs=self.pairs, aggregate=aggregate, threshold=self.threshold, **sure)
+        return row.made(sure, pairs=self.pairs, aggregate=aggregate, threshold=self.threshold)
 
-    def fixed_margin(self) -> float | None:
-        """The margin as a number, or None where it is to be measured."""
+    def fixed_margin(self) -> Margin | None:
+        """The margin as a number in each rule's own unit, or None where it is to be measured."""
         if self.margin == "auto":
-            if isinstance(aggregate_named(self.aggregate), MeanLogProbability):
-                raise CertmaskError("expected a number as margin for mean-log-probability, got auto (in probabilities)")
             return None
         try:
-            return float(self.margin)
+            return Margin(float(self.margin), float(self.margin))
         except ValueError:
             raise CertmaskError(f"expected margin to be a number or auto, got {self.margin!r}") from None
 

@@ -191,7 +191,7 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
             for n, decision in enumerate(decisions)
         ]
 
-    findings = sorted(engine.run(images, program, clean=False), key=lambda finding: finding.number)
+    findings = sorted(engine.run(images, program), key=lambda finding: finding.number)
     return [finding.value for finding in findings]
 
 

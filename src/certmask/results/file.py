@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import platform
+import warnings
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ from certmask.errors import ResultsError
 FORMAT = 2
 FORMER = {"schemes": "defences", "scheme": "defence"}
 """How format 1 called what format 2 calls; its files are read, not continued."""
+OWN_SOURCE = ("certmask", "certmask source")
+VOID = "void"
+"""The one field of a line that takes back all others: the model turned out to be no function of one picture."""
 Row = dict[str, Any]
 
 
@@ -29,7 +35,16 @@ def provenance() -> dict[str, str]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "absent"
-    return versions
+    return {**versions, "certmask source": source_digest()}
+
+
+@lru_cache(maxsize=1)
+def source_digest() -> str:
+    """A short hash of certmask's own program text, which a version number does not pin down while it is developed."""
+    house, digest = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(house.rglob("*.py")):
+        digest.update(f"{file.relative_to(house).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 class ResultsFile:
@@ -64,7 +79,7 @@ class ResultsFile:
             self._append(header)
             return []
         found = _parsed(lines, self.path)
-        difference = _first_difference(found[0], header)
+        difference = _first_difference(found[0], self._own_source_told(found[0], header))
         if difference:
             raise ResultsError(
                 f"expected to continue {self.path} with the same inputs, got another {difference}; "
@@ -73,10 +88,22 @@ class ResultsFile:
         self._file.truncate(whole)
         return found[1:]
 
+    def _own_source_told(self, old: Row, header: Row) -> Row:
+        """The header with the file's version and source of certmask: another one is told, not refused."""
+        then, now = old.get("versions", {}), header.get("versions", {})
+        told = {key: then[key] for key in OWN_SOURCE if key in then and then[key] != now.get(key)}
+        for key, value in told.items():
+            warnings.warn(f"{self.path} was begun with {key} {value}, here {now.get(key)}", stacklevel=4)
+        return {**header, "versions": {**now, **told}} if told else header
+
     def write(self, row: Row) -> None:
         """Add one row; when this returns, the row survives a crash."""
         self._append(row)
         self.rows.append(json.loads(json.dumps(row)))
+
+    def void(self, reason: str) -> None:
+        """Mark the file so that nobody reads it as results any more."""
+        self._append({VOID: reason})
 
     def _append(self, row: Row) -> None:
         try:
@@ -138,6 +165,8 @@ def _parsed(lines: Iterable[bytes], path: Path) -> list[Row]:
             raise ResultsError(f"expected JSON in every line of {path}, got something else in line {number}") from None
         if not isinstance(row, dict) or (number == 1 and row.get("certmask_results") not in (1, FORMAT)):
             raise ResultsError(f"expected a certmask results file of format {FORMAT}, got {path}")
+        if VOID in row:
+            raise ResultsError(f"expected results that hold, got {path}, which is void: {row[VOID]}")
         rows.append(row)
     return [_renamed(row) for row in rows] if rows[0]["certmask_results"] == 1 else rows
 

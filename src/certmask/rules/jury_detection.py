@@ -10,7 +10,7 @@ from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, MeanProbability
 from certmask.rules.rule import Asking, Rule, majority
 from certmask.rules.verdicts import all_won, jury_claims
-from certmask.votes import BoolArray, Votes
+from certmask.votes import NO_CLASS, BoolArray, Votes
 
 
 class JuryDetection(Rule):
@@ -26,10 +26,11 @@ class JuryDetection(Rule):
     def __init__(self, aggregate: Aggregate | None = None, margin: float = 0.0) -> None:
         super().__init__(margin)
         self.aggregate = aggregate or MeanProbability()
+        self.unit = self.aggregate.unit
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         claims = yield from self.claims(votes)
-        return [Decision(majority(own), alert=bool((own != own[0]).any())) for own in claims]
+        return [Decision(majority(own), alert=bool(((own != own[0]) | (own == NO_CLASS)).any())) for own in claims]
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         juries = votes.ballot.juries[None]

@@ -8,7 +8,7 @@ from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule
-from certmask.votes import BoolArray, Votes
+from certmask.votes import NO_CLASS, BoolArray, Votes
 
 
 class Published(Rule):
@@ -29,7 +29,10 @@ class Published(Rule):
 
     @staticmethod
     def _decision(cover: Cover, labels: IntArray) -> Decision:
-        counts = np.bincount(labels, weights=cover.copies).astype(int)
+        spoken = labels != NO_CLASS
+        if not spoken.any():
+            return Decision(NO_CLASS, alert=True)
+        counts = np.bincount(labels[spoken], weights=np.array(cover.copies)[spoken]).astype(int)
         exactly_k = np.flatnonzero(counts == cover.k)
         if np.count_nonzero(counts) > 1 and len(exactly_k):
             return Decision(int(exactly_k[0]))
