@@ -63,8 +63,9 @@ def main() -> None:
     if certified.is_file():
         margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["defences"].values())
     else:
-        margin = photo_margin(engine, dataset)
-    engine = Engine(classifier, [defence.cover for defence in (chosen := defences(margin))])
+        margin = photo_margin(engine, dataset).probability
+    chosen = defences(margin)
+    engine = Engine(classifier, [defence.cover for defence in chosen])
     certify_run(engine, dataset, chosen, certified)
     print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
     weights = None if options.weights is None else Path(options.weights)

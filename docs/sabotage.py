@@ -34,7 +34,7 @@ def sabotage_table(path: Path) -> str:
 
 
 def cell(rows: Sequence[Row]) -> str:
-    """The median over seeds and, unless all of them noticed, how many did; the attempts that were made if none did."""
+    """The median over the seeds that noticed, and how many those are unless all; if none, the attempts it was given."""
     rows = [row for row in rows if row["certified"]]
     first = [row["first"] for row in rows if row["first"] is not None]
     if not rows:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -17,12 +23,16 @@ from certmask.classifier import Classifier
 from certmask.covers import Cover, spread_cover
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
+from certmask.errors import ResultsError
 from certmask.geometry import IntArray
 from certmask.rules import JuryDetection, PatchCleanser, Rule
 from certmask.rules.tournament import Duelling, double_masking
 from certmask.threat import Patch
 from certmask.votes import Votes
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+sabotage: Any = importlib.import_module("sabotage")
 SINGLE = spread_cover(24, Patch(6, 6), 12)
 ATTEMPTS = 60
 """Within so many attempts a sabotaged engine is noticed."""
@@ -160,3 +170,39 @@ def test_every_kind_of_place_is_taken_within_two_images() -> None:
     assert {places[0] for places in planned} == {SEARCHED}
     assert {*planned[0], *planned[1]} == set(PLACES)
     assert planned[0][1:3] == ["flush", "beyond"]
+
+
+# ---------------------------------------------------------------------------------------------- the table of sabotage
+
+
+def test_the_table_of_sabotage_says_how_long_it_took(tmp_path: Path) -> None:
+    """The median where all seeds noticed; else how many did, or how many attempts were not enough."""
+    found: dict[str, list[tuple[int, int | None]]] = {
+        "soon": [(50, 3), (50, 9), (50, 4)],
+        "rarely": [(100, None), (100, 60), (80, None)],
+        "never": [(100, None), (90, None)],
+        "nothing": [(0, None)],
+    }
+    model = {"name": "net", "precision": "fp32", "device": "a CPU"}
+    header = {"certmask_results": 2, "kind": "sabotage", "model": model, "data": {"images": 7}, "defences": {"A": {}},
+              "budget": {"steps": 5, "views": 6}}  # fmt: skip
+    rows = [
+        {"way": "pixels", "fault": fault, "defence": "A", "seed": seed, "certified": attempts, "attempts": attempts,
+         "first": first}
+        for fault, outcomes in found.items() for seed, (attempts, first) in enumerate(outcomes)
+    ]  # fmt: skip
+    path = tmp_path / "sabotage.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *rows]))
+    assert sabotage.sabotage_table(path).splitlines() == [
+        "net, fp32 on a CPU, 7 photos, 3 seeds; attempts of 5 steps with 6 masked views each.",
+        "",
+        "| fault | looked for in | A |",
+        "| --- | --- | ---: |",
+        "| soon | pixels | 4 |",
+        "| rarely | pixels | 60 (1 of 3 seeds) |",
+        "| never | pixels | not in 90 |",
+        "| nothing | pixels | – |",
+    ]
+    path.write_text(json.dumps({**header, "kind": "attack"}) + "\n")
+    with pytest.raises(ResultsError, match=r"expected what benchmarks/sabotage\.py has written"):
+        sabotage.sabotage_table(path)
