@@ -50,6 +50,7 @@ from certmask.zoo import class_aliases, framing_of, load_classifier
 SHARE = 7
 """The patch's side is this part of the picture's: 32 of 224."""
 MARGIN = 1e-4
+"""What every certificate asks for, in probabilities."""
 TOGETHER = {"cuda": 50, "cpu": 4}
 """Attempts that are made before their outcomes are looked at."""
 AT_ONCE = {"cuda": 50, "cpu": 1}

@@ -18,8 +18,8 @@ from certmask.rules import Rule
 
 Bits = npt.NDArray[np.bool_]
 BARE_VIEW = -1
-FIRST = 1e6
-"""How much more likely a leaking mask is drawn: enough to come before all others."""
+LEAKS = 2
+"""Where masks leak, one view in so many is theirs."""
 HIDDEN, TURN, KEEP = 0, 1, 2
 Wishes = npt.NDArray[np.int8]
 """One of HIDDEN (out of reach), TURN (to the target) or KEEP (on the true class) per mask."""
@@ -159,8 +159,8 @@ class Views:
     """For each attempt, what is wanted of each mask's vote; ``draw`` picks some masks, and pairs where ``paired``.
 
     Masks that hide the patch are never drawn: no step through them changes anything. Masks that should hide it and leak
-    are drawn every time. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says how the surrogate
-    calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
+    have a share of the views in every draw. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says
+    how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
     """
 
     wishes: Tensor
@@ -176,11 +176,18 @@ class Views:
     def draw(self, chance: torch.Generator) -> tuple[Tensor, Tensor]:
         """Pairs of the surrogate's mask numbers ``[n, views, 2]`` and what is wanted of each view ``[n, views]``."""
         keys = self._weights().log() - self._noise(self.wishes.shape, chance)
-        first = keys.topk(min(self.count, self.wishes.shape[1]), dim=1).indices
+        first = self._leaks_first(keys.topk(min(self.count, self.wishes.shape[1]), dim=1).indices, chance)
         second = self._partners(first, chance)
         wish = torch.stack([self.wishes.gather(1, first), self.wishes.gather(1, second)])
         wanted = torch.where((wish == HIDDEN).any(dim=0), HIDDEN, wish.amax(dim=0))
         return self.numbers[torch.stack([first, second], dim=-1)], wanted
+
+    def _leaks_first(self, drawn: Tensor, chance: torch.Generator) -> Tensor:
+        """The masks that were drawn ``[n, views]``; where some leak, the first views are given to those."""
+        share = drawn[:, : -(-drawn.shape[1] // LEAKS)]
+        leaks = self.leaking.any(dim=1, keepdim=True)
+        own = torch.multinomial((self.leaking | ~leaks).float(), share.shape[1], True, generator=chance)
+        return torch.cat([torch.where(leaks, own, share), drawn[:, share.shape[1] :]], dim=1)
 
     def _partners(self, first: Tensor, chance: torch.Generator) -> Tensor:
         """A second mask for every other view of the attempts that look at pairs; elsewhere the mask itself."""
@@ -196,7 +203,7 @@ class Views:
         for wish in (TURN, KEEP):
             has = self.wishes == wish
             weights += has / has.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
-        return torch.where(self.leaking, FIRST * weights, weights)
+        return weights
 
     @staticmethod
     def _noise(shape: torch.Size, chance: torch.Generator) -> Tensor:
