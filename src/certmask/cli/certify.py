@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from certmask.cli.options import (
 )
 from certmask.data.sources import sources_help
 from certmask.rules.registry import DEFAULT_PAIRS
+
+if TYPE_CHECKING:
+    from certmask.results.run import Run
 
 
 def certify(
@@ -105,3 +108,19 @@ def certify(
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
     told = ", ".join(f"{own:.3g}" for own in sorted({defence.rule.margin for defence in defences if defence.covers}))
     screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)
+    _tell_silence(found)
+
+
+def _tell_silence(run: Run) -> None:
+    """Say which photos have votes that are no numbers; an error if one has no others."""
+    from certmask.cli.console import err, images
+    from certmask.errors import ClassifierError
+
+    some = [row["image"] for row in run.rows if row.get("silent") and "error" not in row]
+    if some:
+        err.print(
+            f"{images(len(some))} with votes that are no numbers and count for no class: {some[0]} …", markup=False
+        )
+    lost = [row for row in run.rows if "error" in row]
+    if lost:
+        raise ClassifierError(f"{lost[0]['error']}: {lost[0]['image']}, {len(lost)} of {images(len(run.rows))}")

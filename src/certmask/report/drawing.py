@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image, ImageDraw
 
+from certmask.certificate import class_name
 from certmask.covers import Cover
 from certmask.covers.costs import certificate_passes
 from certmask.errors import ResultsError
@@ -106,10 +107,8 @@ def draw_votes(
     colour = {label: PALETTE[min(rank, len(PALETTE) - 1)] for rank, (label, _) in enumerate(counts.most_common())}
     paint_votes(right, photo, cover, votes, colour)
     right.set_title(f"votes of {len(cover)} masks, each at its mask's centre")
-    shown = [
-        Swatch(color=colour[label], label=f"{class_name(label, names)}: {n}")
-        for label, n in counts.most_common(len(PALETTE))
-    ]
+    most = counts.most_common(len(PALETTE))
+    shown = [Swatch(color=colour[label], label=f"{class_name(label, names)}: {n}") for label, n in most]
     figure.legend(handles=shown, loc="outside lower center", ncols=min(4, len(shown)), frameon=False)
     figure.suptitle(title, fontsize=11)
     save_figure(figure, path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.errors import GeometryError, ResultsError
 from certmask.results.file import Row, read_results
 from certmask.threat import Size, Threat, threat_from
@@ -24,8 +24,8 @@ RULE: Shape = {"rule": str, "guarantee": str}
 COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold": list, "masks": int}
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
-OUTCOME: Shape = {"label": int, "alert": bool, "passes": int, "certificate_passes": int}
-ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "answer": int, "alert": bool, "broken": bool}
+OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
+ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
 
 
 @dataclass(frozen=True)
@@ -199,6 +199,7 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
     for name, defence in defences.items():
         outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
         _check(outcome, OUTCOME, f"{name!r} in {where}")
+        _check_answer(outcome, "label", f"{name!r} in {where}")
         if defence.get("cover") is not None:
             _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
@@ -213,8 +214,15 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             )
 
 
+def _check_answer(fields: Row, key: str, where: str) -> None:
+    """A class, or none, where the model gave no numbers."""
+    if fields.get(key) != NO_CLASS:
+        _check(fields, {key: int}, where)
+
+
 def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check(row, ATTEMPT, where)
+    _check_answer(row, "answer", where)
     if row["defence"] not in defences:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
 
