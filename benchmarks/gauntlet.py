@@ -17,6 +17,7 @@ from certmask.certification import certify_run, photo_margin
 from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.defences import MaskedDefence
+from certmask.engine import Engine
 from certmask.report.tables import brief_table, markdown_grid
 from certmask.results.columns import ATTACK_COLUMNS, attack_figures
 from certmask.results.file import read_results
@@ -58,11 +59,14 @@ def main() -> None:
     certified = Path(f"{options.out}-certified.jsonl")
     classifier = load_classifier(options.model, options.weights, device=options.device)
     dataset = load_dataset(options.data, class_aliases(classifier), framing_of(options.model)).spread(options.images)
+    engine = Engine(classifier, [defence.cover for defence in defences(0.0)])
     if certified.is_file():
         margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["defences"].values())
     else:
-        margin = photo_margin(classifier, [defence.cover for defence in defences(0.0)], dataset)
-    certify_run(classifier, dataset, defences(margin), certified)
+        margin = photo_margin(engine, dataset).probability
+    chosen = defences(margin)
+    engine = Engine(classifier, [defence.cover for defence in chosen])
+    certify_run(engine, dataset, chosen, certified)
     print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
     weights = None if options.weights is None else Path(options.weights)
     out = Path(f"{options.out}-attempts.jsonl")

@@ -31,7 +31,8 @@ from certmask.defences import MaskedDefence, examine, explain
 from certmask.defences.demo import PATCH, demo_defences
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
-from certmask.report.drawing import COLOURS, paint_votes, save_figure
+from certmask.report.drawing import paint_votes, save_figure
+from certmask.report.plots import GREEN, ORANGE, PALETTE
 from certmask.results.file import provenance
 from certmask.threat import Size
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
@@ -117,9 +118,9 @@ def draw(
     panels = figure.subplots(1, 4)
     votes = {name: explain(engine, picture[None], defences[name])[0].votes for name in (PUBLISHED, RECOVERY)}
     counts = Counter(label for part in votes.values() for label, _ in part)
-    colour = {record["label"]: COLOURS[0]}
+    colour = {record["label"]: PALETTE[0]}
     for label, _ in counts.most_common():
-        colour.setdefault(label, COLOURS[min(len(colour), len(COLOURS) - 1)])
+        colour.setdefault(label, PALETTE[min(len(colour), len(PALETTE) - 1)])
     for axes, image in zip(panels, (clean, picture), strict=False):
         axes.imshow(_photo(image))
         axes.set_axis_off()
@@ -141,7 +142,7 @@ def _words(record: dict[str, Any]) -> list[tuple[str, str, str]]:
     bare, published, detection, recovery = (
         record["defences"][name] for name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)
     )
-    good, bad, plain = COLOURS[3], COLOURS[1], "black"
+    good, bad, plain = GREEN, ORANGE, "black"
     warned = "raises its alert" if detection["alert"] else f"answers {detection['answer']}"
     return [
         (f"clean: {record['class']}", plain, "passes the published test;\ncertified by both jury rules"),

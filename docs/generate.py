@@ -14,6 +14,7 @@ from pathlib import Path
 
 import experiment_tables as tables
 import runs
+import sabotage
 import speed
 from readings import READINGS
 
@@ -35,6 +36,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "cards": runs.cards_table,
     "cutout": runs.cutout_table,
     "attack": runs.attack_tables,
+    "sabotage": sabotage.sabotage_table,
     "twice": runs.twice,
     "experiment": tables.measured_tables,
     "paired": tables.paired_tables,

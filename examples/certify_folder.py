@@ -23,7 +23,7 @@ def main(source: str = "demo-cifar10") -> None:
     cover = cm.patchcleanser_cover(classifier.size, cm.Patch(5, 5), per_axis=3)
     engine = cm.Engine(classifier, [cover])
     # By so much a label must lead in every vote that a proof rests on: more than the order of summing can change.
-    margin, _ = run_margin(engine, photos, recorded(out)[0])
+    margin = run_margin(engine, photos, recorded(out)[0])[0].probability
     # All defences look at the same votes; each pass is made once.
     defences = [
         cm.MaskedDefence(cover, cm.Undefended(), "undefended"),

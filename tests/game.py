@@ -44,6 +44,10 @@ SOFT = torch.tensor(
 """Certain answers, exact ties of two classes, and answers whose confidence is exactly one half."""
 
 
+QUIET = torch.cat([HARD, torch.zeros(1, 3)])
+"""Certain answers, and a vote that gave no numbers."""
+
+
 def played(
     cover: Cover, ask: Ask[T], palette: Tensor, choosers: Sequence[Callable[[Pass], int]]
 ) -> list[tuple[T, Table]]:

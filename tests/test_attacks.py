@@ -40,6 +40,7 @@ from certmask.attacks.goals import (
     TURN_ALL,
     WIN_DUELS,
     Juries,
+    Places,
     goals_against,
     masked_views,
 )
@@ -415,8 +416,9 @@ def test_juries_by_counting_pixels(cover: Cover) -> None:
 def test_views_never_show_what_the_patch_cannot_change(cover: Cover) -> None:
     juries, chance = Juries(cover), np.random.default_rng(0)
     corners = np.stack([pick_corner("random", juries, chance) for _ in range(20)])
-    wishes = WIN_DUELS.wish(juries, corners, chance)
-    views = masked_views(cover, np.arange(len(cover)), wishes, [True] * 20, 6, bool(cover.grids), torch.device("cpu"))
+    places = Places(juries, corners, np.zeros((20, len(cover)), dtype=bool))
+    wishes = WIN_DUELS.wish(places, chance)
+    views = masked_views(places, np.arange(len(cover)), wishes, [True] * 20, 6, bool(cover.grids), torch.device("cpu"))
     members, pairs_seen = juries.members(corners), 0
     for seed in range(10):
         pairs, wanted = views.draw(torch.Generator().manual_seed(seed))
@@ -434,7 +436,7 @@ def test_wishes(cover: Cover) -> None:
     corners = np.stack([pick_corner("random", juries, chance) for _ in range(30)])
     members, copies = juries.members(corners), np.array(cover.copies)
     for goal in (TURN_ALL, SPARE_ONE, EXACTLY_K):
-        wishes = goal.wish(juries, corners, chance)
+        wishes = goal.wish(Places(juries, corners, np.zeros_like(members)), chance)
         assert ((wishes == HIDDEN) == members).all()
         if goal is SPARE_ONE:
             assert ((wishes == KEEP).sum(axis=1) == 1).all()

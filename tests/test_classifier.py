@@ -104,7 +104,7 @@ def test_bad_options(options: dict[str, object], network: nn.Module) -> None:
 
 
 def test_logits_that_change_shape_later(images: Tensor) -> None:
-    shapes = iter([3, 3, 3, 3, 4])
+    shapes = iter([3] * 8 + [4])
     with pytest.raises(ClassifierError, match="expected logits of shape"):
         Classifier(lambda b: torch.zeros(len(b), next(shapes)), 24)(images)
 

@@ -146,12 +146,20 @@ def test_plan_names_the_default() -> None:
         (("--tiling", "patchcleanser", "--fold", "2"), "got 2"),
         (("--budget", "1"), "got 1"),
         (("--mask", "64", "--budget", "9"), "passes"),
-        (("--mask", "64", "--draw", "/dev/null/plan.png"), "plan.png"),
         (("--mask", "64", "--draw", "plan.nonsense"), "plan.nonsense"),
+        (("--mask", "64", "--draw", "plan"), "got plan"),
+        (("--mask", "400"), "got 400×400"),
+        (("--mask", "224"), "got 224×224"),
     ],
 )
 def test_plan_with_nonsense(arguments: tuple[str, ...], got: str, tmp_path: Path) -> None:
-    assert got in certmask("plan", *arguments, cwd=tmp_path, code=1).stderr
+    assert got in certmask("plan", *arguments, cwd=tmp_path, code=2).stderr
+
+
+def test_a_picture_that_cannot_be_written_is_no_wrong_usage(tmp_path: Path) -> None:
+    for path in ("/dev/null/plan.png", str(tmp_path / "folder.png")):
+        (tmp_path / "folder.png").mkdir(exist_ok=True)
+        assert path in certmask("plan", "--mask", "64", "--draw", path, code=1).stderr
 
 
 def test_debug_shows_the_traceback() -> None:
@@ -197,34 +205,34 @@ def test_predict_takes_any_photo_and_signals_alerts(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "got"),
+    ("arguments", "got", "code"),
     [
-        (("none.jpg",), "none.jpg"),
-        (("text.jpg",), "text.jpg"),
-        (("empty.jpg",), "empty.jpg"),
-        (("{cup}", "--model", "no_such_model"), "'no_such_model'"),
-        (("{cup}", "--weights", "none.safetensors"), "none.safetensors"),
-        (("{cup}", "--rule", "magic"), "'magic'"),
-        (("{cup}", "--aggregate", "max"), "'max'"),
-        (("{cup}", "--pairs", "some"), "'some'"),
-        (("{cup}", "--precision", "int4"), "'int4'"),
-        (("{cup}", "--device", "toaster"), "'toaster'"),
-        (("{cup}", "--mask", "3"), "3×3"),
-        (("{cup}", "--margin", "-1"), "-1"),
-        (("{cup}", "--margin", "wide"), "'wide'"),
-        (("{cup}", "--aggregate", "mean-log-probability"), "auto"),
-        (("{cup}", "--tiling", "offset", "--mask", "9", "--fold", "2"), "offset"),
+        (("none.jpg",), "none.jpg", 1),
+        (("text.jpg",), "text.jpg", 1),
+        (("empty.jpg",), "empty.jpg", 1),
+        (("{cup}", "--model", "no_such_model"), "'no_such_model'", 1),
+        (("{cup}", "--weights", "none.safetensors"), "none.safetensors", 1),
+        (("{cup}", "--rule", "magic"), "'magic'", 2),
+        (("{cup}", "--aggregate", "max"), "'max'", 2),
+        (("{cup}", "--pairs", "some"), "'some'", 2),
+        (("{cup}", "--precision", "int4"), "'int4'", 2),
+        (("{cup}", "--device", "toaster"), "'toaster'", 2),
+        (("{cup}", "--mask", "3"), "3×3", 2),
+        (("{cup}", "--margin", "-1"), "-1", 2),
+        (("{cup}", "--margin", "wide"), "'wide'", 2),
+        (("{cup}", "--aggregate", "mean-log-probability"), "auto", 2),
+        (("{cup}", "--tiling", "offset", "--mask", "9", "--fold", "2"), "offset", 2),
     ],
 )
 def test_predict_with_nonsense(
-    arguments: tuple[str, ...], got: str, little_model: Path, photos: dict[str, Path], tmp_path: Path
+    arguments: tuple[str, ...], got: str, code: int, little_model: Path, photos: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "text.jpg").write_text("no picture")
     (tmp_path / "empty.jpg").write_text("")
     filled = [argument.replace("{cup}", str(photos["cup"])) for argument in arguments]
     if not {"--model", "--weights"} & {*filled}:
         filled += ["--model", str(little_model)]
-    assert got in certmask("predict", *filled, cwd=tmp_path, code=1).stderr
+    assert got in certmask("predict", *filled, cwd=tmp_path, code=code).stderr
 
 
 def test_certify_folders_and_csv_give_the_same_rows(little_model: Path, class_folders: Path, tmp_path: Path) -> None:
@@ -261,7 +269,7 @@ def test_another_rule_is_judged_on_kept_votes(little_model: Path, class_folders:
     assert {row["passes"] for row in kept.values()} == {0}
     certmask("report", tmp_path / "b.jsonl", "--out", tmp_path / "page.html")
     spoilt = certmask(*common, "--votes", tmp_path / "a.jsonl", "--out", tmp_path / "d.jsonl", code=1)
-    assert "expected a folder for votes" in spoilt.stderr
+    assert "expected a folder to write into" in spoilt.stderr
 
 
 def test_other_inputs_do_not_continue_a_run(little_model: Path, class_folders: Path, tmp_path: Path) -> None:
@@ -275,21 +283,21 @@ def test_other_inputs_do_not_continue_a_run(little_model: Path, class_folders: P
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "got"),
+    ("source", "options", "got", "code"),
     [
-        ("nowhere", (), "'nowhere'"),
-        ("empty", (), "none"),
-        ("unknown", (), "'cheetah-pictures'"),
-        ("corrupt", (), "broken.jpg"),
-        ("bad.csv", (), "'unicorn'"),
-        ("demo-cifar10", ("--out", "/dev/null/run.jsonl"), "run.jsonl"),
-        ("demo-cifar10", ("--out", "notes.txt"), "notes.txt"),
-        ("demo-cifar10", ("--rule", "published", "--rule", "published"), "published"),
-        ("demo-cifar10", ("--mask", "3"), "3×3"),
+        ("nowhere", (), "'nowhere'", 1),
+        ("empty", (), "none", 1),
+        ("unknown", (), "'cheetah-pictures'", 1),
+        ("corrupt", (), "broken.jpg", 1),
+        ("bad.csv", (), "'unicorn'", 1),
+        ("demo-cifar10", ("--out", "/dev/null/run.jsonl"), "run.jsonl", 1),
+        ("demo-cifar10", ("--out", "notes.txt"), "notes.txt", 1),
+        ("demo-cifar10", ("--rule", "published", "--rule", "published"), "published", 2),
+        ("demo-cifar10", ("--mask", "3"), "3×3", 2),
     ],
 )
 def test_certify_with_nonsense(
-    source: str, options: tuple[str, ...], got: str, little_model: Path, tmp_path: Path
+    source: str, options: tuple[str, ...], got: str, code: int, little_model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
     for folder, file in (("unknown/cheetah-pictures", "a.jpg"), ("corrupt/n02124075", "broken.jpg")):
@@ -297,7 +305,7 @@ def test_certify_with_nonsense(
         (tmp_path / folder / file).write_bytes(b"\xff\xd8 nonsense")
     (tmp_path / "bad.csv").write_text("a.jpg,unicorn\n")
     (tmp_path / "notes.txt").write_text("my notes\n")
-    assert got in certmask("certify", source, "--model", little_model, *options, cwd=tmp_path, code=1).stderr
+    assert got in certmask("certify", source, "--model", little_model, *options, cwd=tmp_path, code=code).stderr
     assert (tmp_path / "notes.txt").read_text() == "my notes\n"
 
 

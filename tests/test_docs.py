@@ -21,6 +21,21 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_the_page_of_the_package_needs_no_repository() -> None:
+    """A package index shows it by itself: a link or picture must be a whole address."""
+    (named,) = re.findall(r'^readme = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    targets = re.findall(r"\]\(([^)]+)\)", (ROOT / named).read_text())
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+def test_the_readme_says_how_to_install_and_runs_on_any_device() -> None:
+    readme = (ROOT / "README.md").read_text()
+    extras = re.findall(r"^    pip install '?\.(?:\[(\w+)\]')?(?: |$)", readme, re.MULTILINE)
+    assert extras == ["", "demo"]
+    assert re.search(r"^demo = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert set(re.findall(r'device="(\w+)"', readme)) == {"auto"}
+
+
 def test_every_test_that_the_guarantees_name_exists() -> None:
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "guarantees.md").read_text())
     assert len(named) > 20
@@ -28,8 +43,9 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
 
 
-def test_the_readme_uses_real_names() -> None:
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+@pytest.mark.parametrize("page", ["README.md", "docs/package.md"])
+def test_the_readme_uses_real_names(page: str) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
     names = set(re.findall(r"\bcm\.(\w+)", code))
     assert names
     assert all(hasattr(certmask, name) for name in names)

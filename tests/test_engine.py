@@ -11,19 +11,20 @@ import pytest
 import torch
 from conftest import DEVICES
 from looking import outputs_under, singles_of
+from members import EVERY_RULE
 from torch import Tensor, nn
 
-from certmask.certificate import Guarantee
+from certmask.certificate import NO_CLASS, Guarantee
 from certmask.classifier import Classifier, compile_options
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.defences import MaskedDefence, examine
-from certmask.engine import Engine
-from certmask.errors import CertmaskError, ClassifierError
+from certmask.engine import Engine, Finding
+from certmask.errors import CertmaskError
 from certmask.geometry import IntArray, Mask
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import Votes, VoteStore
+from certmask.votes import Votes, VoteStore, as_votes
 
 PATCH = Patch(5, 4)
 COVERS = (
@@ -65,7 +66,7 @@ def test_votes_equal_a_plain_loop_over_painted_images(cover: Cover, network: nn.
     for image, outputs in zip(images[:3], found, strict=True):
         chosen = [() if i < 0 else (cover.masks[i], cover.masks[j]) for i, j in sets]
         painted = torch.stack([blank(image, masks, fill) for masks in chosen])
-        assert torch.equal(outputs, classifier(painted))
+        assert torch.equal(outputs, as_votes(classifier(painted)))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -255,7 +256,68 @@ def test_a_patch_that_makes_the_network_overflow_breaks_nothing(rule: Rule) -> N
             assert outcome.right(1)
         elif rule.guarantee is Guarantee.DETECTION:
             assert outcome.right(1) or outcome.alert
-    with pytest.raises(ClassifierError, match="expected finite logits"):
-        list(examine(engine, patched, [1, 1], [defence]))
-    with pytest.raises(ClassifierError, match="expected finite logits"):
-        list(examine(engine, torch.ones(1, 3, 24, 24), None, [defence]))
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=repr)
+def test_a_picture_without_any_vote_hurts_only_itself(rule: Rule) -> None:
+    """No class, an alert, no certificate; its neighbour in the cohort gets answer and certificate."""
+    cover = spread_cover(24, PATCH, (10, 9), 2)
+    engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover], cohort=2)
+    pictures = torch.stack([torch.ones(3, 24, 24), torch.full((3, 24, 24), 0.3)])
+    for labels in (None, [1, 1]):
+        lost, found = sorted(examine(engine, pictures, labels, [MaskedDefence(cover, rule)]), key=lambda f: f.number)
+        assert (lost.value[0].label, lost.value[0].alert, lost.silent) == (NO_CLASS, True, lost.votes)
+        assert not lost.value[0].certified
+        assert (found.value[0].label, found.silent) == (1, 0)
+        assert found.value[0].certified or labels is None or rule.guarantee is Guarantee.NONE
+
+
+@pytest.mark.parametrize("rule", [rule for rule in EVERY_RULE if rule.guarantee is not Guarantee.NONE], ids=repr)
+def test_a_silent_vote_is_none_for_the_first_class(rule: Rule) -> None:
+    """Where some masks say nothing, the answer is what the others say, not class 0."""
+    cover = spread_cover(24, PATCH, (10, 9), 2)
+    engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover])
+    patched = torch.full((1, 3, 24, 24), 0.3)
+    patched[:, :, 10:15, 10:14] = 1.0
+    (finding,) = examine(engine, patched, None, [MaskedDefence(cover, rule)])
+    assert 0 < finding.silent < finding.votes
+    assert finding.value[0].label == 1
+
+
+class ShapeBound:
+    """Answers otherwise in batches of another size; runs out of memory for large ones after so many calls."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        self.patience -= 1
+        if len(batch) > 8 and self.patience < 0:
+            raise torch.OutOfMemoryError("no memory")
+        return len(batch) * batch.mean(dim=(2, 3))
+
+
+def all_votes(engine: Engine, cover: Cover, images: Tensor) -> dict[int, Finding[Tensor]]:
+    """Every vote about every image, first of single masks, then of pairs."""
+
+    def program(numbers: list[int], store: VoteStore) -> Asking[list[Tensor]]:
+        votes = engine.votes(cover, store)
+        yield votes.ask(votes.ballot.singles[None])
+        yield votes.ask(votes.ballot.pairs(*np.triu_indices(len(cover), k=1))[None])
+        return [store.cast(place)[1].clone() for place in range(len(numbers))]
+
+    return {finding.number: finding for finding in engine.run(images, program)}
+
+
+@pytest.mark.parametrize("patience", [20, 23, 31])
+def test_where_memory_runs_out_no_image_has_votes_from_two_shapes(patience: int, images: Tensor) -> None:
+    """What is finished keeps its shape and says so; what is not starts again in the smaller one."""
+    cover = patchcleanser_cover(24, PATCH, 3)
+    cramped = Engine(Classifier(ShapeBound(patience), 24, batch=16), [cover], cohort=2)
+    whole = {batch: all_votes(Engine(Classifier(ShapeBound(10**9), 24, batch=batch), [cover]), cover, images)
+             for batch in (8, 16)}  # fmt: skip
+    found = all_votes(cramped, cover, images)
+    assert {finding.batch for finding in found.values()} == {8, 16}
+    for number, finding in found.items():
+        assert torch.equal(finding.value, whole[finding.batch][number].value)
+        assert not torch.equal(finding.value, whole[24 - finding.batch][number].value)

@@ -53,6 +53,7 @@ from certmask.geometry.paper import offset_count
 from certmask.results.file import read_results
 from certmask.results.statistics import holm
 from certmask.rules.registry import listed
+from certmask.votes import Margin
 
 SIZE = 32
 ALL = [experiment for experiment in EXPERIMENTS.values() if experiment.patches]
@@ -299,8 +300,7 @@ def classifier() -> Classifier:
 
 
 def perform(trial: Trial, classifier: Classifier, dataset: Dataset, folder: Path) -> None:
-    engine = trial.engine(classifier, logarithms=True)
-    trial.perform(engine, dataset, folder, lambda *_: None, 0.0, logarithms=True)
+    trial.perform(trial.engine(classifier), dataset, folder, lambda *_: None, Margin())
 
 
 @pytest.fixture(scope="module")
@@ -452,9 +452,9 @@ def test_one_margin_is_measured_on_the_engine_that_then_certifies(
     measured: list[Engine] = []
     certified: list[tuple[Engine, float]] = []
 
-    def margin(engine: Engine, *_: Any) -> tuple[float, str]:
+    def margin(engine: Engine, *_: Any) -> tuple[Margin, str]:
         measured.append(engine)
-        return 0.25, "measured"
+        return Margin(0.25, 0.5), "measured"
 
     def certify(engine: Engine, dataset: Dataset, defences: list[MaskedDefence], path: Path, **_: Any) -> Any:
         certified.append((engine, defences[0].rule.margin))
@@ -477,16 +477,15 @@ def test_one_margin_is_measured_on_the_engine_that_then_certifies(
     assert [margin for _, margin in certified] == [0.25, 0.25]
     monkeypatch.setattr("certmask.experiments.campaign.run_margin", run_margin)
     run(TABLE4)
-    assert said[-2] == "margin 0.25 (as in the file)"
+    assert said[-2] == "margin 0.25 in probabilities, 0 in logarithms (as in the file)"
     assert certified[-1][1] == 0.25
 
 
-def test_logarithms_need_a_margin_that_was_given() -> None:
+def test_every_defence_has_the_margin_in_its_own_unit() -> None:
     (trial,) = trials(PARETO, "m", "imagenet", (SIZE, SIZE), Limits())
-    with_logs, without = (trial.defences(0.0, logarithms=flag) for flag in (True, False))
-    left_out = {s.name for s in with_logs} - {s.name for s in without}
-    assert left_out == {one.name for one in trial.declared if "log-probability" in one.name}
-    assert left_out
+    margins = {defence.name: defence.rule.margin for defence in trial.defences(Margin(0.25, 0.5))}
+    assert margins == {one.name: 0.5 if "log-probability" in one.name else 0.25 for one in trial.declared}
+    assert set(margins.values()) == {0.25, 0.5}
 
 
 @pytest.mark.parametrize(

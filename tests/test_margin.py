@@ -26,26 +26,35 @@ COVER = spread_cover(24, Patch(4, 4), 10, 2)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_deterministic_network_needs_no_margin(precision: str, network: nn.Module, images: Tensor) -> None:
     engine = Engine(Classifier(network, 24, precision=precision, batch=16), [COVER])
-    assert measured_margin(engine, list(images)) == pytest.approx(0, abs=1e-6)
+    assert measured_margin(engine, list(images)) == pytest.approx((0, 0), abs=1e-6)
 
 
 def test_an_answer_that_depends_on_the_batch_shape_is_measured(images: Tensor) -> None:
-    """A model whose logits shift with the batch size: the margin is twice the change of the probability."""
+    """A model whose logits shift with the batch size: the margin is twice the change of a number that a rule reads."""
 
     def fickle(batch: Tensor) -> Tensor:
         shift = 1.0 if len(batch) == 16 else 0.0
         return torch.tensor([[shift, 0.0]]).expand(len(batch), 2)
 
     engine = Engine(Classifier(fickle, 24, batch=16), [COVER])
-    change = torch.tensor([1.0, 0.0]).softmax(dim=0)[0].item() - 0.5
-    assert measured_margin(engine, list(images)) == pytest.approx(2 * change)
+    before, after = torch.tensor([0.0, 0.0]).softmax(dim=0), torch.tensor([1.0, 0.0]).softmax(dim=0)
+    margin = measured_margin(engine, list(images))
+    assert margin.probability == pytest.approx(2 * (after - before).abs().max().item())
+    assert margin.logarithm == pytest.approx(2 * (after.log() - before.log()).abs().max().item())
 
 
-def test_an_answer_that_depends_on_its_place_is_measured(images: Tensor) -> None:
+@pytest.mark.parametrize(("rounding", "measured"), [(5e-5, True), (2e-4, False)])
+def test_an_answer_that_rounds_otherwise_in_another_place(rounding: float, measured: bool, images: Tensor) -> None:
+    """Little of it is measured, so that a margin absorbs it; more is no rounding, and refused."""
+
     def places(batch: Tensor) -> Tensor:
-        return torch.stack([torch.arange(len(batch)) / len(batch), torch.zeros(len(batch))], dim=1)
+        return torch.stack([1 + rounding * torch.arange(len(batch)) / len(batch), torch.zeros(len(batch))], dim=1)
 
-    assert measured_margin(Engine(Classifier(places, 24, batch=16), [COVER]), list(images)) > 0.1
+    if measured:
+        assert measured_margin(Engine(Classifier(places, 24, batch=16), [COVER]), list(images)).probability > 1e-6
+    else:
+        with pytest.raises(ClassifierError, match="does not depend on the rest of its batch"):
+            Classifier(places, 24, batch=16)
 
 
 class Cramped:
@@ -78,7 +87,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(patience: int, images: Tenso
 def test_no_memory_for_one_image_is_an_error(images: Tensor) -> None:
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         Classifier(Cramped(0, 0), 24)
-    engine = Engine(Classifier(Cramped(0, 4), 24, batch=4), [COVER])
+    engine = Engine(Classifier(Cramped(0, 8), 24, batch=4), [COVER])
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         list(examine(engine, images, None, [MaskedDefence(COVER, JuryRecovery())]))
 
@@ -93,4 +102,4 @@ def test_a_margin_is_measured_or_refused(network: nn.Module, tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"expected a readable image in .*b\.png"):
         photo_margin(Engine(classifier, [COVER]), dataset)
     Image.new("RGB", (24, 24)).save(tmp_path / "0" / "b.png")
-    assert photo_margin(Engine(classifier, [COVER]), dataset) == pytest.approx(0, abs=1e-6)
+    assert photo_margin(Engine(classifier, [COVER]), dataset) == pytest.approx((0, 0), abs=1e-6)

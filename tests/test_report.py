@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import gzip
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,22 @@ from scipy.stats import binomtest
 from certmask.attacks.pictures import save_picture
 from certmask.certificate import Guarantee
 from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
+from certmask.covers.costs import certificate_passes, cover_choice
 from certmask.data import load_dataset, pixel_digest, to_tensor
 from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
-from certmask.report.drawing import jury, middle, with_jury
-from certmask.report.gallery import FATES, fate, picked
+from certmask.report.drawing import draw_cover, draw_curves, draw_votes, jury, middle, thumbnail, with_jury
+from certmask.report.gallery import (
+    CERTIFIED,
+    FATES,
+    drawn_place,
+    fate,
+    photo_exhibition,
+    picked,
+    read_album,
+    seen_photo,
+)
+from certmask.report.glossary import TERMS
 from certmask.report.plots import (
     PALETTE,
     STYLE,
@@ -50,12 +63,13 @@ from certmask.report.plots import (
     rings,
     share_figure,
 )
+from certmask.report.reasons import attack_outcome, shortfall
 from certmask.report.report import read_report
 from certmask.report.tables import latex_text, markdown_text
 from certmask.results.columns import COLUMNS, Column, Figures, figures
 from certmask.results.file import picture_folder, read_results
 from certmask.results.kinds import AMOUNT
-from certmask.results.run import read_runs, short_names
+from certmask.results.run import Run, read_runs, short_names
 from certmask.results.statistics import Share
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
@@ -591,6 +605,8 @@ def test_the_published_test_is_never_called_certified(photographed: Path) -> Non
     assert page.classes["proved"] == 0
     assert "published k=6: passes the published test" in page.text
     assert "published k=6: certified" not in page.text
+    assert "published k=6: right, fails its test" in page.text
+    assert "Certified photos" not in page.text
     assert "The price of a proof" not in page.text
 
 
@@ -606,14 +622,15 @@ def test_photos_listed_in_a_csv(photographed: Path) -> None:
 @pytest.mark.parametrize(
     "cover", [FOURFOLD, offset_cover(SIZE, PATCH, 16, (2, 3)), spread_cover(224, Patch(32, 32), 80)]
 )
-def test_the_drawing_is_the_jury_of_the_middle(cover: Any) -> None:
+@pytest.mark.parametrize("name", ["", "0/000.png", "b"])
+def test_the_drawing_is_the_jury_of_its_place(name: str, cover: Any) -> None:
     """A pixel is painted only where the border of a jury's mask or the patch is; the patch is dark."""
     height, width = cover.image
-    drawn = np.asarray(with_jury(Image.new("RGB", (width, height), "white"), cover)).astype(int)
+    top, left = drawn_place(name, cover) if name else middle(cover)
+    drawn = np.asarray(with_jury(Image.new("RGB", (width, height), "white"), cover, (top, left))).astype(int)
     scale = drawn.shape[0] / height
-    top, left = middle(cover)
     members = [m for m in cover.masks if m.covers((top, left), cover.patch, cover.image)]
-    assert jury(cover) == members
+    assert jury(cover, (top, left)) == members
     inside = np.zeros(drawn.shape[:2], dtype=bool)
     for mask in members:
         for y0, y1 in mask.rows(cover.image):
@@ -624,6 +641,98 @@ def test_the_drawing_is_the_jury_of_the_middle(cover: Any) -> None:
     assert painted.sum() > 0
     middle_of_patch = drawn[int((top + cover.patch.height / 2) * scale), int((left + cover.patch.width / 2) * scale)]
     assert (middle_of_patch < 60).all()
+
+
+def test_photos_show_the_patch_at_different_places() -> None:
+    """Every place has its turn, corners included; a name always draws the same one."""
+    small = spread_cover(9, Patch(6, 7), (8, 8))
+    names = [str(number) for number in range(300)]
+    assert {drawn_place(name, small) for name in names} == {(top, left) for top in range(4) for left in range(3)}
+    assert [drawn_place(name, FOURFOLD) for name in names] == [drawn_place(name, FOURFOLD) for name in names]
+    assert len({drawn_place(name, FOURFOLD) for name in names}) > 200
+
+
+def test_only_certified_photos_show_a_patch(photographed: Path) -> None:
+    """The card of any other has the bare photo and says why."""
+    (found,), _ = read_runs([photographed])
+    album = read_album(read_report([photographed]), str(photographed.parent / "photos"), 30)
+    shown = photo_exhibition(found, album, 30)
+    for (row, defence, kind), card in zip(picked(found, 30), shown.cards, strict=True):
+        bare = thumbnail(seen_photo(found, row, album)) in card
+        assert bare == (kind != CERTIFIED)
+        assert ("one of the patch&#x27;s 625 places" in card) == (kind == CERTIFIED)
+        why = shortfall(found, row, defence, album.class_name)
+        assert (why in card) == (kind != CERTIFIED)
+
+
+def short_of(name: str, bare: int, **said: Any) -> str:
+    """Why a defence of the invented run, which answers so, has no certificate for an image of class 1."""
+    lines = made_lines()
+    row = lines[2]
+    row["defences"][name] |= {"certified": False, "alert": False, "certificate_passes": 9, **said}
+    row["defences"]["undefended"]["label"] = bare
+    run = Run("run", Path("run.jsonl"), "", lines[0], tuple(lines[1:]))
+    return shortfall(run, row, name, "class {}".format)
+
+
+@pytest.mark.parametrize(
+    ("name", "bare", "said", "words"),
+    [
+        ("jury detection", 1, {"label": 1, "alert": True, "dissent": 3},
+         "3 of 25 masks vote otherwise; the undefended answer is right"),
+        ("jury detection", 2, {"label": 2, "dissent": 1},
+         "answers class 2 without any patch; 1 of 25 masks votes otherwise; the undefended answer is wrong already"),
+        ("jury detection", 2, {"label": 2, "dissent": 0},
+         "answers class 2 without any patch; all 25 masks say so; the undefended answer is wrong already"),
+        ("minority reports", 1, {"label": 1, "dissent": 0},
+         "all 25 masks say so, but not clearly enough (threshold 0.5, margin 0.02); the undefended answer is right"),
+        ("jury recovery", 1, {"label": 1, "dissent": 4, "certificate_passes": 26},
+         "the proof holds under one mask at a time and fails under two at once; the undefended answer is right"),
+        ("jury recovery", 1, {"label": 1, "dissent": 4, "certificate_passes": 25},
+         "4 of 25 masks vote otherwise; the undefended answer is right"),
+        ("published k=6", 1, {"label": 1, "dissent": 2},
+         "2 of 96 masks vote otherwise; the undefended answer is right"),
+        ("undefended", 1, {}, "without a defence nothing is certified"),
+    ],
+)  # fmt: skip
+def test_why_a_photo_is_not_certified(name: str, bare: int, said: dict[str, Any], words: str) -> None:
+    assert short_of(name, bare, **said) == words
+
+
+def test_a_proof_that_fails_under_two_masks_held_under_one() -> None:
+    """As measured: jury detection proves the first round of jury recovery; PatchCleanser's is that no mask dissents."""
+    ((found,), _), reasons = read_runs([DEMO]), Counter[bool]()
+    for row in found.rows:
+        said = row["defences"]
+        first = {
+            "jury recovery k=4": said["jury detection k=4"]["certified"],
+            "PatchCleanser 4×4": said["PatchCleanser 4×4"]["dissent"] == 0
+            and said["PatchCleanser 4×4"]["label"] == row["label"],
+        }
+        for name, held in first.items():
+            if not said[name]["certified"]:
+                two = "fails under two at once" in shortfall(found, row, name, str)
+                assert two == held
+                reasons[two] += 1
+    assert min(reasons[True], reasons[False]) > 2
+
+
+def test_a_defence_without_masks_or_reasons() -> None:
+    lines = made_lines()
+    lines[0]["defences"] = {"evidence": {**lines[0]["defences"]["jury recovery"], "cover": None}}
+    row = {**lines[2], "defences": {"evidence": {**lines[2]["defences"]["jury recovery"], "label": 1}}}
+    run = Run("run", Path("run.jsonl"), "", lines[0], (row,))
+    assert shortfall(run, row, "evidence", str) == "why is not on record"
+
+
+def test_the_words_of_a_page_are_explained(run: Path) -> None:
+    words = ("mask", "cover", "fold", "jury", "district", "dissent", "pairs, duels", "margin", "pass", "clean accuracy",
+             "certified recovery", "certified detection", "certified accuracy", "published test", "alert",
+             "false alerts")  # fmt: skip
+    report(run, cwd=run.parent)
+    text = (run.parent / "page.html").read_text(encoding="utf-8")
+    for word in words:
+        assert f"<dt>{word}</dt><dd>{escape(TERMS[word])}</dd>" in text
 
 
 def attempts(folder: Path, *, broken_proof: bool = False) -> Path:
@@ -667,12 +776,58 @@ def test_attacks_are_shown_clean_and_patched(photographed: Path) -> None:
     check_latex((folder / "page.tex").read_text(encoding="utf-8"))
 
 
+def test_an_attack_card_says_whether_the_certificate_fell(photographed: Path) -> None:
+    folder = photographed.parent
+    attempts(folder, broken_proof=True)
+    report("run.jsonl", "attack.jsonl", "--photos", "photos", cwd=folder)
+    text = page_of(folder).text
+    assert "undefended: label changed" in text
+    assert "published k=6: label changed" in text
+    assert "jury recovery: certificate broken" in text
+    assert "the clean photo is certified (recovery)" in text
+    assert "3 of 3 kept pictures are shown" in text
+    assert attack_outcome(Guarantee.DETECTION, broken=False)[0] == "certificate held"
+
+
+def test_why_no_attacked_picture_is_shown(photographed: Path) -> None:
+    """None was kept, or they are missing; both are told, neither is an error."""
+    folder = photographed.parent
+    path = attempts(folder)
+    report("attack.jsonl", "--gallery", "1", cwd=folder)
+    assert "1 of 2 kept pictures are shown" in page_of(folder).text
+    (picture_folder(path) / "0.png").unlink()
+    report("attack.jsonl", cwd=folder)
+    assert "1 of 2 kept pictures are shown" in page_of(folder).text
+    assert "1 is missing from attack-pictures." in page_of(folder).text
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    saved(path, [lines[0], *({**row, "picture": None} for row in lines[1:])])
+    report("attack.jsonl", cwd=folder)
+    assert page_of(folder).classes["card"] == 0
+    assert "No picture is shown: none of 3 attempts kept one" in page_of(folder).text
+
+
+def test_pictures_of_a_packed_attack_are_found(photographed: Path) -> None:
+    folder = photographed.parent
+    path = attempts(folder)
+    path.with_name("attack.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    report("attack.jsonl.gz", cwd=folder)
+    assert page_of(folder).classes["card"] == 2
+
+
 def test_attempts_alone_make_a_page(photographed: Path) -> None:
     folder = photographed.parent
     attempts(folder)
     report("attack.jsonl", "--csv", cwd=folder)
     assert page_of(folder).classes["card"] == 2
+    assert "answers class 1" in page_of(folder).text
     assert not (folder / "page.csv").exists()
+
+
+def test_attempts_on_an_imagenet_model_name_its_classes(photographed: Path) -> None:
+    path = attempts(photographed.parent)
+    path.write_text(path.read_text(encoding="utf-8").replace('"classes": 10,', '"classes": 1000,'), encoding="utf-8")
+    report("attack.jsonl", cwd=photographed.parent)
+    assert "answers goldfish" in page_of(photographed.parent).text
 
 
 def test_a_broken_proof_is_shouted(photographed: Path) -> None:
@@ -794,7 +949,7 @@ def test_files_that_cannot_be_read_or_written(run: Path) -> None:
     assert "twice" in report("run.jsonl", "./run.jsonl", cwd=folder, code=1).stderr
     assert "run.jsonl" in certmask("report", "run.jsonl", "--out", "run.jsonl", cwd=folder, code=1).stderr
     assert "can be written" in certmask("report", "run.jsonl", "--out", "run.jsonl/x.html", cwd=folder, code=1).stderr
-    assert "an HTML file" in certmask("report", "run.jsonl", "--out", "a.md", cwd=folder, code=1).stderr
+    assert "an HTML file" in certmask("report", "run.jsonl", "--out", "a.md", cwd=folder, code=2).stderr
     certmask("report", "run.jsonl", "--gallery", "-1", cwd=folder, code=2)
     certmask("report", cwd=folder, code=2)
     assert run.read_bytes() == before
@@ -917,3 +1072,44 @@ def test_captions_speak_of_dashed_lines_where_they_are_drawn(tmp_path: Path) -> 
             assert ("Dashed" in price_caption(lines)) == dashed
             seen.add(dashed)
     assert seen == {True, False}
+
+
+def figure_of(monkeypatch: pytest.MonkeyPatch, draw: Callable[..., None], *shown: Any) -> Figure:
+    """What a function draws, before it is written."""
+    kept: list[Figure] = []
+    monkeypatch.setattr("certmask.report.drawing.save_figure", lambda figure, _: kept.append(figure))
+    draw(*shown, Path("unwritten.png"))
+    (figure,) = kept
+    return figure
+
+
+@pytest.mark.parametrize("tiling", ["spread", "offset"])
+def test_a_drawn_cover_shows_what_other_masks_cost(tiling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes of detection and of recovery by the part of the picture under a mask; the cover's own are ringed."""
+    patch = Patch(32, 32)
+    choice = cover_choice((224, 224), patch, tiling, (2, 2))
+    cover = spread_cover(224, patch, 77, 2) if tiling == "spread" else offset_cover(224, patch, 77, (2, 2))
+    _, right = figure_of(monkeypatch, draw_cover, cover, choice).axes
+    curves = [line for line in right.lines if not str(line.get_label()).startswith("_")]
+    points = [{(round(x, 6), y) for x, y in np.asarray(line.get_xydata())} for line in curves]
+    for price, seen in zip((len, certificate_passes), points, strict=True):
+        assert seen == {(round(100 * c.mask[0] * c.mask[1] / 224**2, 6), price(c)) for c in (*choice, cover)}
+    assert [text.get_text() for text in right.texts] == [f"{len(cover):,}", f"{certificate_passes(cover):,}"]
+    assert ("aligned" in str(curves[1].get_label())) == (tiling == "spread")
+
+
+def test_a_cover_that_is_the_only_one_of_its_fold_is_drawn(tmp_path: Path) -> None:
+    certmask("plan", "--image", "100x150", "--patch", "99", "--mask", "100", "--draw", tmp_path / "plan.png")
+    assert Image.open(tmp_path / "plan.png").size[0] > 800
+
+
+def test_all_pictures_have_one_palette(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Votes, juries and learning curves are drawn in the colours of the plots."""
+    votes = [(number % 3, 1.0) for number in range(len(FOURFOLD))]
+    photo = Image.new("RGB", (SIZE, SIZE))
+    _, right = figure_of(monkeypatch, draw_votes, photo, FOURFOLD, votes, "abc", "title").axes
+    left, _ = figure_of(monkeypatch, draw_cover, FOURFOLD, []).axes
+    both = figure_of(monkeypatch, draw_curves, [{"epoch": 1, "loss": 1, "validation_accuracy": 1}], "title").axes
+    faces = {tuple(patch.get_facecolor()[:3]) for axes in (left, right) for patch in axes.patches}
+    lines = {to_rgb(line.get_color()) for axes in both for line in axes.lines}
+    assert faces | lines == {to_rgb(colour) for colour in (*PALETTE[:4], "0.15")}

@@ -21,6 +21,7 @@ import reference_rules
 import torch
 from game import (
     HARD,
+    QUIET,
     SOFT,
     Table,
     anything,
@@ -188,6 +189,19 @@ def test_every_attack_with_soft_outputs(rule: Rule) -> None:
         covers += Random(5).sample(line_covers(3, 8), 5)
     seen = total(every_attack(cover, rule, SOFT, labels=(2,)) for cover in covers)
     assert seen["attacks"] > 150
+
+
+@pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
+def test_every_attack_with_silent_votes(rule: Rule) -> None:
+    """A vote that gives no numbers, on the clean picture or under attack, for the class that wins every tie.
+
+    Exhaustive on all structures of 2 masks and, where there is one round, on 5 (seeded) of those of 3 masks.
+    """
+    covers = list(line_covers(2, 8))
+    if rule in DETECTING:
+        covers += Random(5).sample(line_covers(3, 8), 5)
+    seen = total(every_attack(cover, rule, QUIET, labels=(0,)) for cover in covers)
+    assert seen["attacks"] > 20
 
 
 def flat_covers() -> list[Cover]:

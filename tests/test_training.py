@@ -25,7 +25,7 @@ from certmask.results.file import read_results
 from certmask.training import LessonsInMemory, LessonStream, Recipe, Trainer, paper_rate, read_lessons
 from certmask.training.augmentation import blank_square, greedy_cutout, random_cutout, random_shift, random_window
 from certmask.zoo import Card, build_model, load_checkpoint, load_classifier
-from certmask.zoo.card import read_card, save_model
+from certmask.zoo.card import card_digest, read_card, save_model
 from certmask.zoo.checkpoint import read_state_dict
 
 CLASSES = ("blue", "green", "red")
@@ -159,9 +159,10 @@ def test_options_that_contradict_each_other(discs: Path, begun: Path, tmp_path: 
         ([*again, "--image", "64"], "(64, 64)"),
         ([*fresh, "--rate", "0"], "got 4, 10, 0.0"),
         ([*fresh, "--crop", "0"], "crop"),
-        ([*(w.replace("resnet10t", "resnet26w2_cifar") for w in fresh), "--pretrained"], "no weights to download"),
     ):
-        assert got in certmask(*arguments, code=1).stderr
+        assert got in certmask(*arguments, code=2).stderr
+    unknown = [*(w.replace("resnet10t", "resnet26w2_cifar") for w in fresh), "--pretrained"]
+    assert "no weights to download" in certmask(*unknown, code=1, lines=2).stderr
 
 
 def test_bad_training_input(discs: Path, tmp_path: Path) -> None:
@@ -170,17 +171,16 @@ def test_bad_training_input(discs: Path, tmp_path: Path) -> None:
     (tmp_path / "hollow" / "red").mkdir(parents=True)
     (tmp_path / "hollow" / "blue").mkdir(parents=True)
     for arguments, got in (
-        (["train", str(tmp_path / "one"), "--validation", "x"], "got 1"),
+        (["train", str(tmp_path / "one"), "--validation", str(tmp_path / "one")], "got 1"),
         (["train", str(tmp_path / "hollow"), "--validation", "x"], "got none"),
         (["train", str(tmp_path / "none"), "--validation", "x"], "none"),
-        (command(discs, tmp_path / "x", "--cutout", "fancy"), "'fancy'"),
-        (command(discs, tmp_path / "x", "--patch", "40"), "40×40"),
-        (command(discs, tmp_path / "x", "--rate", "-1"), "-1"),
     ):
         full = (
             arguments if "--model" in arguments else [*arguments, "--model", "resnet10t", "--out", str(tmp_path / "o")]
         )
         assert got in certmask(*full, code=1).stderr
+    for wrong, got in (("--cutout", "fancy"), "'fancy'"), (("--patch", "40"), "40×40"), (("--rate", "-1"), "-1"):
+        assert got in certmask(*command(discs, tmp_path / "x", *wrong), code=2).stderr
 
 
 def test_a_card_that_does_not_fit_is_refused_by_field(discs: Path, run: Path, tmp_path: Path) -> None:
@@ -191,13 +191,16 @@ def test_a_card_that_does_not_fit_is_refused_by_field(discs: Path, run: Path, tm
         (('"blue",', '"blue", "grey",'), "4 classes"),
         (('"crop"', '"crap"'), "cr"),
         (('"sha256": "', '"sha256": "0'), "sha256"),
-        (('"certmask_card": 1', '"certmask_card": 2'), "format"),
-        (("{", "["), "card"),
+        (('"certmask_card": 2', '"certmask_card": 3'), "format"),
     ):
-        checkpoint.with_suffix(".json").write_text(text.replace(*change, 1))
+        card = json.loads(text.replace(*change, 1))
+        checkpoint.with_suffix(".json").write_text(json.dumps({**card, "digest": card_digest(card)}))
         with pytest.raises(ClassifierError, match=r"expected .*got") as error:
             load_classifier(str(checkpoint))
         assert names in str(error.value)
+    checkpoint.with_suffix(".json").write_text(text.replace("{", "[", 1))
+    with pytest.raises(ClassifierError, match="expected a model card"):
+        load_classifier(str(checkpoint))
     checkpoint.with_suffix(".json").write_text(text)
     assert load_classifier(str(checkpoint)).class_names == CLASSES
     done = certmask("certify", discs, "--model", checkpoint, code=1)

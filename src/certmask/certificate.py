@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
 from certmask.threat import Size, threat_from
+
+NO_CLASS = -1
+"""What a vote names that gave no numbers, and what is answered about a picture all of whose votes gave none."""
+
+
+def class_name(label: int, names: Sequence[str] = ()) -> str:
+    """A class in words: its name, where it is known."""
+    if label == NO_CLASS:
+        return "no class"
+    return names[label] if label < len(names) else f"class {label}"
 
 
 class Guarantee(Enum):

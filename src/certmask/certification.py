@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from certmask.backends.devices import settings
+from certmask.company import ROUNDING
 from certmask.data import Dataset, Sample, pixel_digest
 from certmask.defences import AnyDefence, Outcome, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
-from certmask.errors import DataError, ResultsError
+from certmask.errors import ChangedModelError, DataError, ResultsError
+from certmask.function import continued_header, rules_of
 from certmask.results.file import ResultsFile, Row, provenance, read_results
+from certmask.results.run import check_begun, check_header
 from certmask.threat import Size
+from certmask.votes import Margin
+
+COMPANY_PHOTOS = 3
+"""Photos that a run tries in every place of a batch before it begins, beside the fixed pictures."""
+MARGIN_PHOTOS = 8
 
 Progress = Callable[[str, int], None]
 """Called with ``"passes"`` or ``"images"`` and how many more are done."""
@@ -34,7 +45,7 @@ def certified_rows(
     images = _noted(dataset.tensors(engine.classifier.size), digests)
     for finding in examine(engine, images, labels, defences, archive):
         row = _row(dataset.samples[finding.number], finding, defences)
-        yield {**row, "input_sha256": digests[finding.number], "batch": engine.classifier.batch}
+        yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
 
 
 def certify_run(
@@ -46,45 +57,70 @@ def certify_run(
     votes: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[Row, list[Row]]:
-    """Record the rows of every photo that the results file does not have yet; return its header and all rows."""
+    """Record the rows of every photo that the results file does not have yet; return its header and all rows.
+
+    The model is tried with some of the photos in every place of a batch before, and on the fixed pictures again
+    afterwards; should it then answer otherwise, the file is marked as void.
+    """
     report: Progress = progress or (lambda *_: None)
     engine.progress = lambda passes: report("passes", passes)
-    engine.forward.warm_up()
-    header = run_header(engine, dataset, defences)
+    engine.classifier.check_company(torch.stack(some_photos(engine, dataset, COMPANY_PHOTOS)))
+    header, notes = continued_header(recorded(path)[0], run_header(engine, dataset, defences), engine, str(path))
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
     with ResultsFile(path, header) as results:
+        check_begun(path, results.header, results.rows, {"input_sha256": str})
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
         check_inputs(dataset, results.rows, engine.classifier.size)
-        for row in certified_rows(engine, dataset.without(done), defences, votes):
-            results.write(row)
-            report("images", 1)
+        try:
+            for row in certified_rows(engine, dataset.without(done), defences, votes):
+                results.write(row)
+                report("images", 1)
+            engine.check_unchanged()
+        except ChangedModelError as error:
+            results.void(str(error))
+            raise
         return header, results.rows
 
 
 def recorded(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a run to be continued; both empty where its file has not been begun."""
-    begun = path.is_file() and b"\n" in path.read_bytes()
-    return read_results(path) if begun else ({}, [])
+    if not (path.is_file() and b"\n" in path.read_bytes()):
+        return {}, []
+    header, rows = read_results(path)
+    check_header(header, path)
+    return header, rows
 
 
-def run_margin(engine: Engine, dataset: Dataset, header: Row) -> tuple[float, str]:
+def run_margin(engine: Engine, dataset: Dataset, header: Row) -> tuple[Margin, str]:
     """The margin that a run to be continued has recorded, else one measured on some of the photos; and which it is."""
     if header:
-        margins = (defence["rule"]["margin"] for defence in header.get("defences", {}).values())
-        return max(margins, default=0.0), "as in the file"
+        return recorded_margin(header), "as in the file"
     return photo_margin(engine, dataset), "measured"
 
 
-def photo_margin(engine: Engine, dataset: Dataset) -> float:
-    """The margin as measured on eight photos of a data set, some of which may be unreadable; all of them: an error."""
-    photos, some = [], dataset.spread(8)
+def recorded_margin(header: Row) -> Margin:
+    """The margin of a run's rules, in probabilities and in logarithms."""
+    rules = rules_of(header)
+    return Margin(*(max((rule.margin for rule in rules if rule.unit == unit), default=0.0) for unit in Margin._fields))
+
+
+def photo_margin(engine: Engine, dataset: Dataset) -> Margin:
+    """The margin as measured on eight photos of a data set."""
+    return measured_margin(engine, some_photos(engine, dataset, MARGIN_PHOTOS))
+
+
+def some_photos(engine: Engine, dataset: Dataset, count: int) -> list[Tensor]:
+    """Evenly spaced photos, as the model takes them; unreadable ones are left out, but none at all is an error."""
+    photos, some = [], dataset.spread(count)
     for number in range(len(some)):
         try:
             photos.append(some.tensor(number, engine.classifier.size))
         except DataError:
             if number == len(some) - 1 and not photos:
                 raise
-    return measured_margin(engine, photos)
+    return photos
 
 
 def _noted(images: Iterable[Tensor], digests: list[str]) -> Iterator[Tensor]:
@@ -111,7 +147,18 @@ def run_header(engine: Engine, dataset: Dataset, defences: Sequence[AnyDefence])
         "data": dataset.describe(),
         "defences": {defence.name: defence.describe() for defence in defences},
         "versions": provenance(),
+        "settings": settings(),
+        "checked": {"company": engine.classifier.company, "rounding": ROUNDING[engine.classifier.precision]},
     }
+
+
+def _silence(finding: Finding[list[Outcome]]) -> Row:
+    """How many votes gave no numbers, if any; a photo without any other is an error of its own."""
+    if not finding.silent:
+        return {}
+    if finding.silent < finding.votes:
+        return {"silent": finding.silent}
+    return {"silent": finding.silent, "error": "expected finite logits, got NaN or infinity under every mask"}
 
 
 def _row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[AnyDefence]) -> Row:

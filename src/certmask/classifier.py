@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from certmask.backends import PRECISIONS, backend_named
 from certmask.backends.devices import best_batch, best_precision, device_name, present_device
 from certmask.backends.outputs import are_probabilities, checked_logits, logits_of
+from certmask.company import ROUNDING, company_change, probes
 from certmask.errors import CertmaskError, ClassifierError
 from certmask.threat import Size, checked_size
 
-COMPANY = 1e-3
-"""More change than this by the company in a batch is not rounding."""
 UNKNOWN = "unknown"
 """The weights of a plain callable."""
 Colour = tuple[float, float, float]
@@ -95,7 +94,8 @@ class Classifier:
         self.classes = self._settled(model, fall_back=precision == "auto" and self.precision != "fp32")
         if classes not in (None, self.classes):
             raise ClassifierError(f"expected logits of {classes} classes, got {self.classes}")
-        self._fitted(self._check_company)
+        self.company = 0.0
+        self._fitted(self.check_company)
         self.class_names = tuple(class_names) if class_names else tuple(str(c) for c in range(self.classes))
         if len(self.class_names) != self.classes:
             raise ClassifierError(f"expected {self.classes} class names, got {len(self.class_names)}")
@@ -155,22 +155,18 @@ class Classifier:
         return int(logits.shape[1])
 
     @torch.inference_mode()
-    def _check_company(self) -> None:
-        """Refuse a model whose answer for one image depends on its neighbours in the batch, or on chance.
+    def check_company(self, pictures: Tensor | None = None) -> None:
+        """Refuse a model whose answer about one of these pictures, or of three fixed ones, depends on its company.
 
-        An attacker would control those neighbours, and every certificate would be void.
+        That is: on its place in the batch, on its neighbours there, on chance or on what it was asked before. An
+        attacker would have a say in these, and every certificate would be void.
         """
-        chance = torch.Generator().manual_seed(0)
-        image, others = torch.rand(2, 1, 3, *self.size, generator=chance).to(self.device)
-        answers = []
-        for company in (torch.zeros_like(image), torch.ones_like(image), others):
-            batch = torch.cat([0.5 * image, company.expand(self.batch - 1, -1, -1, -1)])
-            answers.append(self.logits(batch)[0].float().softmax(dim=0))
-        change = max(float((answer - answers[0]).abs().max()) for answer in answers[1:])
-        if change > COMPANY:
+        asked = (probes(self.size) if pictures is None else pictures).to(self.device)
+        self.company = max(self.company, company_change(self._shaped_logits, asked, self.batch))
+        if self.company > ROUNDING[self.precision]:
             raise ClassifierError(
-                "expected a model whose answer for an image does not depend on the rest of its batch or on chance, "
-                f"got a probability that changed by {change:.2g}"
+                "expected a model whose answer for an image does not depend on the rest of its batch, on chance or on "
+                f"earlier images, got a logit that changed by {self.company:.2g} of their spread"
             )
 
     def logits(self, images: Tensor) -> Tensor:
@@ -202,10 +198,13 @@ class Classifier:
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Probabilities of one batch that is already on the device; not checked for NaN."""
+        return self._shaped_logits(images).float().softmax(dim=1)
+
+    def _shaped_logits(self, images: Tensor) -> Tensor:
         logits = self.logits(images)
         if logits.shape != (len(images), self.classes):
             raise ClassifierError(f"expected logits of shape {[len(images), self.classes]}, got {list(logits.shape)}")
-        return logits.float().softmax(dim=1)
+        return logits
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:

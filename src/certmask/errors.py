@@ -9,6 +9,10 @@ class CertmaskError(Exception):
     """Base of all errors that certmask raises on purpose."""
 
 
+class UsageError(CertmaskError, ValueError):
+    """A command that was asked for wrongly: an option that makes no sense, alone or beside the others."""
+
+
 class GeometryError(CertmaskError, ValueError):
     """A size, patch or mask that makes no sense."""
 
@@ -19,6 +23,10 @@ class CoverError(CertmaskError, ValueError):
 
 class ClassifierError(CertmaskError, ValueError):
     """A model, its weights or its output cannot be used."""
+
+
+class ChangedModelError(ClassifierError):
+    """A model that answers otherwise than before: it keeps state, looks at other pictures, or was changed."""
 
 
 class VoteError(CertmaskError, LookupError):

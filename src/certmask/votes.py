@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from certmask.certificate import NO_CLASS
 from certmask.covers import Cover
 from certmask.errors import VoteError
 from certmask.geometry import IntArray
@@ -17,25 +18,57 @@ from certmask.passes import NONE, Ask, Ballot, Passes
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float32]
 
+UNIT = 2.0**-24
+"""Votes are whole multiples of this, which float32 holds exactly, leads of one vote over another included; float64 adds
+up millions of them exactly. So whoever decides and whoever certifies compare the same numbers, in any order."""
+
 
 class Heads(NamedTuple):
     """What most rules need to know of a vote: its first class, how probable that is, its lead over the second."""
 
     labels: IntArray
-    confidence: FloatArray
-    lead: FloatArray
+    confidence: npt.NDArray[np.float64]
+    lead: npt.NDArray[np.float64]
 
     def wins(self, label: IntArray | int, margin: float) -> BoolArray:
         """Whether ``label`` comes first and leads by more than ``margin``."""
         return np.asarray((self.labels == label) & (self.lead > margin))
 
 
-def head_of(probabilities: Tensor) -> Tensor:
+def as_votes(probabilities: Tensor) -> Tensor:
+    """Probabilities ``[n, classes]`` in whole units; all zeros, a silent vote, where the network gave no numbers."""
+    spoken = probabilities.isfinite().all(dim=1, keepdim=True)
+    return torch.where(spoken, (probabilities / UNIT).round() * UNIT, 0.0)
+
+
+def head_of(votes: Tensor) -> Tensor:
     """First class (the smallest on a tie), its probability, and its lead over the second: ``[n, 3]``."""
-    label = probabilities.argmax(dim=1, keepdim=True)
-    first = probabilities.gather(1, label)
-    second = probabilities.scatter(1, label, -1.0).amax(dim=1, keepdim=True)
-    return torch.cat([label.to(probabilities.dtype), first, first - second], dim=1)
+    label = votes.argmax(dim=1, keepdim=True)
+    first = votes.gather(1, label)
+    second = votes.scatter(1, label, -1.0).amax(dim=1, keepdim=True)
+    named = torch.where(first > 0, label.to(votes.dtype), float(NO_CLASS))
+    return torch.cat([named, first, first - second], dim=1)
+
+
+def logarithms(votes: Tensor) -> Tensor:
+    """Log-probabilities in float64; less than a unit counts as one, and a silent vote says 0 of every class."""
+    spoken = votes.amax(dim=1, keepdim=True) > 0
+    return torch.where(spoken, votes.double().clamp(min=UNIT).log(), 0.0)
+
+
+class Margin(NamedTuple):
+    """By how much a lead must exceed 0: in probabilities and, for rules that read them, in their logarithms."""
+
+    probability: float = 0.0
+    logarithm: float = 0.0
+
+
+def lead_changes(votes: Tensor, others: Tensor) -> Margin:
+    """The most by which any lead changes if these votes ``[n, classes]`` become those: twice what one number does."""
+    if not votes.numel():
+        return Margin()
+    apart = (votes - others).abs().amax(), (logarithms(votes) - logarithms(others)).abs().amax()
+    return Margin(*(2 * float(change) for change in apart))
 
 
 def incomplete() -> VoteError:
@@ -74,15 +107,19 @@ class VoteStore:
     def add(self, ask: Ask, probabilities: Tensor, heads: Tensor | None = None) -> None:
         """Write down new votes ``[n, classes]``; one that is already there is an error.
 
-        ``heads`` are their ``head_of``, on the host; they may still be on their way when they are handed over.
+        ``heads`` are their ``head_of``, on the host; they may still be on their way when they are handed over. Where
+        there are none, the probabilities are first rounded to whole units.
         """
         if (self.slots(*ask) >= 0).any():
             raise VoteError("expected passes without a vote, got one that has voted")
+        if heads is None:
+            probabilities = as_votes(probabilities)
+            heads = head_of(probabilities).cpu()
         self._grow(len(ask))
         self.probabilities[self.count : self.count + len(ask)] = probabilities
         self._slots[ask.pictures, ask.passes] = np.arange(self.count, self.count + len(ask))
         self.count += len(ask)
-        self._heads.append(head_of(probabilities).cpu() if heads is None else heads)
+        self._heads.append(heads)
 
     def heads(self) -> FloatArray:
         """Class, confidence and lead of every row, on the host: ``[rows, 3]``."""
@@ -95,6 +132,11 @@ class VoteStore:
         """The rows of one picture's votes."""
         slots = self._slots[picture]
         return np.asarray(slots[slots >= 0], dtype=np.int64)
+
+    def voices(self, picture: int) -> tuple[int, int]:
+        """How many votes there are about one picture, and how many of them are silent."""
+        silent = self.heads()[self.rows_of(picture), 0] == NO_CLASS
+        return len(silent), int(silent.sum())
 
     def cast(self, picture: int) -> tuple[IntArray, Tensor]:
         """All votes about one picture: the passes' numbers ``[n]`` and their probabilities ``[n, classes]``."""
@@ -125,12 +167,14 @@ class Votes:
 
     @classmethod
     def from_table(cls, cover: Cover, singles: Tensor, doubles: Tensor | None = None) -> Votes:
-        """Votes about one picture from ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``."""
+        """Votes about one picture from ``[masks, classes]`` and, for two rounds, ``[masks, masks, classes]``.
+
+        A row of zeros is a silent vote.
+        """
         n = len(cover)
         for table in (singles, *([] if doubles is None else [doubles])):
             if not ((table >= 0) & (table <= 1)).all():
                 raise VoteError(f"expected probabilities from 0 to 1, got {table.min():.3g} to {table.max():.3g}")
-        singles, doubles = singles.float(), None if doubles is None else doubles.float()
         if singles.ndim != 2 or singles.shape[0] != n:
             raise VoteError(f"expected single votes of shape ({n}, classes), got {tuple(singles.shape)}")
         classes = singles.shape[1]
@@ -138,10 +182,10 @@ class Votes:
             raise VoteError(f"expected pair votes of shape {(n, n, classes)}, got {tuple(doubles.shape)}")
         ballot = Ballot(cover)
         votes = cls(ballot, VoteStore(1, ballot.passes, classes))
-        votes.store.add(votes.ask(ballot.singles[None]), singles)
+        votes.store.add(votes.ask(ballot.singles[None]), singles.float())
         if doubles is not None and n > 1:
             i, j = np.triu_indices(n, k=1)
-            votes.store.add(votes.ask(ballot.pairs(i, j)[None]), doubles[i, j])
+            votes.store.add(votes.ask(ballot.pairs(i, j)[None]), doubles[i, j].float())
         return votes
 
     @property
@@ -201,4 +245,5 @@ class Votes:
     def heads_at(self, rows: IntArray) -> Heads:
         """The same by rows of ``outputs``."""
         summary = self.store.heads()[rows]
-        return Heads(summary[..., 0].astype(np.int64), summary[..., 1], summary[..., 2])
+        numbers = summary[..., 1:].astype(np.float64)  # exact, and no margin is rounded to fewer digits beside them
+        return Heads(summary[..., 0].astype(np.int64), numbers[..., 0], numbers[..., 1])

@@ -5,7 +5,8 @@ from mutation.geometry import GEOMETRY
 from mutation.painting import BATCHES, PAINTING
 from mutation.records import RECORDS
 from mutation.rules import VOTING
+from mutation.runs import RUNS
 
-FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *BATCHES, *RECORDS)
+FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *BATCHES, *RECORDS, *RUNS)
 
 __all__ = ["FAULTS", "Fault"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -20,8 +20,8 @@ from certmask.geometry.shapes import Span
 RANKS = 3
 """Restarts of one place go for the best, second-best and third-best wrong class in turn."""
 SEARCHED = "searched"
-PLACES = (SEARCHED, "random", "lowest fold", "border", "edge")
-"""Kinds of places, in the order in which a gauntlet takes them."""
+PLACES = (SEARCHED, "flush", "beyond", "random", "lowest fold", "border")
+"""Kinds of places, in the order in which a gauntlet takes them; each image goes on where the one before stopped."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,7 @@ class Attempt:
     location: int
     restart: int
     goal: Goal
-
-    @property
-    def place(self) -> str:
-        return PLACES[self.location % len(PLACES)]
+    place: str
 
     @property
     def searched(self) -> bool:
@@ -96,15 +93,22 @@ def plan_attempts(certified: CertifiedRun, defences: Sequence[MaskedDefence], bu
         rows = certified.attackable(defence)
         for number, row in enumerate(evenly_spaced(rows, min(budget.images, len(rows)))):
             for location in range(budget.locations):
+                place = place_for(number, location, budget.locations)
                 for restart in range(budget.restarts):
                     goal = goals[(number + location + restart) % len(goals)]
-                    attempts.append(Attempt(defence.name, row["image"], row["label"], location, restart, goal))
+                    attempts.append(Attempt(defence.name, row["image"], row["label"], location, restart, goal, place))
     return attempts
+
+
+def place_for(image: int, location: int, locations: int) -> str:
+    """The first place of every image is searched; the other kinds take turns over the places of all images."""
+    others = PLACES[1:]
+    return SEARCHED if not location else others[(image * (locations - 1) + location - 1) % len(others)]
 
 
 def pick_corner(place: str, juries: Juries, chance: np.random.Generator) -> IntArray:
     """One corner ``(top, left)`` of the given kind; ``searched`` needs a network and is found elsewhere."""
-    pick = {"random": _random, "lowest fold": _lowest_fold, "border": _border, "edge": _edge}.get(place)
+    pick = PICKED.get(place)
     if pick is None:
         raise AttackError(f"expected a place among {', '.join(PLACES[1:])}, got {place!r}")
     return pick(juries, chance)
@@ -130,23 +134,44 @@ def _border(juries: Juries, chance: np.random.Generator) -> IntArray:
     return np.asarray(np.where(np.arange(2) == free, inner, extreme))
 
 
-def _edge(juries: Juries, chance: np.random.Generator) -> IntArray:
-    """Where a mask misses the patch by one pixel; at the seam of a wrapped mask, if there is one."""
+def _flush(juries: Juries, chance: np.random.Generator) -> IntArray:
+    """Inside a mask, in one of its corners: flush with two of its edges, or with the border where it goes over."""
+    return _at_edges(juries, chance, np.zeros(2, dtype=np.int64))
+
+
+def _beyond(juries: Juries, chance: np.random.Generator) -> IntArray:
+    """In a corner of a mask, but one pixel beyond one of its edges; beyond two of them every third time."""
+    return _at_edges(juries, chance, np.asarray(np.arange(2) != chance.integers(0, 3), dtype=np.int64))
+
+
+def _at_edges(juries: Juries, chance: np.random.Generator, beyond: IntArray) -> IntArray:
+    """In a random corner of a random mask, ``beyond`` pixels outside; from the mask's rectangle and nothing else."""
     cover = juries.cover
-    prints = [mask.footprint(cover.image) for mask in cover.masks]
-    split = [rows for rows in prints if any(len(runs) > 1 for runs in rows)]
-    footprint = (split or prints)[chance.integers(len(split or prints))]
-    corner = [_beside(runs, length, chance) for runs, length in zip(footprint, cover.patch.size, strict=True)]
-    inside = [runs[0][0] for runs in footprint]
-    wanted = np.where(np.arange(2) == chance.integers(0, 3), inside, corner)
-    return np.asarray(np.clip(wanted, 0, _positions(juries) - 1))
+    mask = cover.masks[chance.integers(len(cover.masks))]
+    axes = zip((mask.top, mask.left), (mask.height, mask.width), cover.patch.size, cover.image, beyond, strict=True)
+    corner = []
+    for start, length, patch, extent, over in axes:
+        pieces = _pieces(start, length, extent) if mask.wraps else [(start, start + length)]
+        low, high = pieces[chance.integers(len(pieces))]
+        corner.append(chance.choice([low - over, high - patch + over]))
+    return np.asarray(np.clip(corner, 0, _positions(juries) - 1))
 
 
-def _beside(runs: tuple[Span, ...], length: int, chance: np.random.Generator) -> int:
-    """A position that sticks out of one of the runs by one pixel."""
-    low, high = runs[chance.integers(len(runs))]
-    return int(chance.choice([low - 1, high - length + 1]))
+def _pieces(start: int, length: int, extent: int) -> list[Span]:
+    """Where a wrapped mask lies along one axis: its beginning, and what goes on at the opposite border."""
+    low, stop = start % extent, start % extent + length
+    return [(low, stop)] if stop <= extent else [(low, extent), (0, stop - extent)]
 
 
 def _positions(juries: Juries) -> IntArray:
     return np.array(juries.cover.patch.positions(juries.cover.image), dtype=np.int64)
+
+
+PICKED: dict[str, Callable[[Juries, np.random.Generator], IntArray]] = {
+    "flush": _flush,
+    "beyond": _beyond,
+    "random": _random,
+    "lowest fold": _lowest_fold,
+    "border": _border,
+}
+"""How a corner of each kind is picked."""

@@ -8,20 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from certmask.backends.devices import device_name
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, pixel_digest
 from certmask.defences import MaskedDefence, defence_from
-from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import Row
 from certmask.results.run import Run, read_run
 from certmask.threat import Size
-
-MACHINE = ("name", "device", "architecture_sha256")
-"""What may differ: how the model is called, how its layers are printed (library versions differ in that; the clean
-images are decided again, which would show another architecture), and the machine, whose rounding the margin absorbs."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +66,6 @@ def check_weights(run: Run, classifier: Classifier) -> None:
             f"expected the weights of {run.model.get('name')} that {run.path} certified, with weights_sha256 "
             f"{wanted!r}, got {classifier.weights!r}: give them with --model FILE or --weights FILE"
         )
-
-
-def check_function(run: Run, engine: Engine) -> None:
-    """Refuse an engine that is not the function that was certified, naming the first thing that differs."""
-    found = engine.describe()
-    for key in {**run.model, **found}:
-        if key not in MACHINE and run.model.get(key) != found.get(key):
-            raise ResultsError(
-                f"expected the function that {run.path} certified, with {key} {run.model.get(key)!r}, "
-                f"got {found.get(key)!r}"
-            )
-
-
-def machine_change(run: Run, engine: Engine) -> str | None:
-    """In words, that the run was certified on another machine than this; None if it was not."""
-    there, here = run.model["device"], device_name(engine.classifier.device)
-    return None if here == there else f"certified on {there}, attacked on {here}"
 
 
 def certified_photos(run: Run, dataset: Dataset, names: set[str], size: Size) -> dict[str, Tensor]:

@@ -7,19 +7,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from certmask.attacks.goals import HIDDEN, KEEP, Views
+from certmask.attacks.goals import HIDDEN, KEEP, Bits, Views
 from certmask.attacks.pictures import paste
 from certmask.backends.outputs import logits_of
 from certmask.classifier import Classifier, Colour, weights_digest
 from certmask.covers import Cover
+from certmask.engine import Engine
 from certmask.engine.masking import MaskTable
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 
+LOOKED_AT = 128
+"""Views that are compared at once."""
 LEAD_WANTED = 1.0
 """Logits by which a narrow goal wants the target to lead."""
 
@@ -27,7 +31,9 @@ LEAD_WANTED = 1.0
 class Surrogate:
     """Logits of masked views with gradients, on a copy of the network: the classifier's state is never touched.
 
-    Computes in fp32 on a CPU and in bf16 on a GPU. What it says guides an attack and decides nothing.
+    With an ``engine`` it looks through masks as that engine paints them, right or wrong; else it paints those of
+    ``covers`` itself. It computes in fp32 on a CPU and in bf16 on a GPU. What it says guides an attack and decides
+    nothing.
     """
 
     def __init__(
@@ -37,12 +43,14 @@ class Surrogate:
         *,
         network: nn.Module | None = None,
         fill: Colour | None = None,
+        engine: Engine | None = None,
     ) -> None:
         network = _own_network(classifier) if network is None else _checked_network(network, classifier)
         self.device, self.classes, self.size = classifier.device, classifier.classes, classifier.size
         network = copy.deepcopy(network).float().eval().requires_grad_(False).to(self.device)
         self._network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._masks = MaskTable(covers, classifier.size, self.device)
+        self._masks = MaskTable(covers, classifier.size, self.device) if engine is None else engine.forward.masks
+        self._shown = self._painted if engine is None else engine.forward.shown
         self._shift, self._scale, self._fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
             for colour in (classifier.mean, classifier.std, classifier.mean if fill is None else fill)
@@ -55,17 +63,33 @@ class Surrogate:
     def __call__(self, pictures: Tensor, pairs: Tensor) -> Tensor:
         """Logits ``[n, views, classes]`` of pictures ``[n, 3, H, W]`` under pairs of masks ``[n, views, 2]``."""
         count, views = pairs.shape[:2]
-        seen = self._masked(pictures, pairs).flatten(0, 1)
+        seen = self._shown(pictures.repeat_interleave(views, dim=0), pairs.flatten(0, 1))
         normal = ((seen - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             logits = logits_of(self._network(normal))
         return logits.float().view(count, views, -1)
 
-    def _masked(self, pictures: Tensor, pairs: Tensor) -> Tensor:
-        """``[n, views, 3, H, W]``: the fill colour wherever one of the two masks lies."""
-        rows, columns = self._masks.rows[pairs], self._masks.columns[pairs]
-        hidden = (rows[..., :, None] & columns[..., None, :]).any(dim=2)
-        return torch.where(hidden[:, :, None], self._fill[None], pictures[:, None])
+    def leaks(self, cover: Cover, corners: IntArray, covered: Bits) -> Bits:
+        """Which of the masks ``covered [n, masks]`` let anything of a patch at each corner ``[n, 2]`` through.
+
+        A black picture and the same with a white patch must look alike under a mask that hides the patch.
+        """
+        leaking, numbers = np.zeros_like(covered), self.numbers(cover)
+        black = torch.zeros(1, 3, *self.size, device=self.device)
+        white = torch.ones(1, 3, *cover.patch.size, device=self.device)
+        for some in np.array_split(np.argwhere(covered), max(covered.sum() // LOOKED_AT, 1)):
+            sets = torch.from_numpy(numbers[some[:, 1:]]).to(self.device)
+            without = black.expand(len(some), -1, -1, -1)
+            patched = paste(without, white.expand(len(some), -1, -1, -1), torch.from_numpy(corners[some[:, 0]]))
+            differ = (self._shown(patched, sets) != self._shown(without, sets)).flatten(1).any(dim=1)
+            leaking[tuple(some.T)] = differ.cpu().numpy()
+        return leaking
+
+    def _painted(self, pictures: Tensor, sets: Tensor) -> Tensor:
+        """The fill colour wherever one of a set of masks lies."""
+        rows, columns = self._masks.rows[sets], self._masks.columns[sets]
+        hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
+        return torch.where(hidden[:, None], self._fill, pictures)
 
 
 def _own_network(classifier: Classifier) -> nn.Module:

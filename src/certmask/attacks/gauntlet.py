@@ -23,7 +23,7 @@ from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import ResultsError
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance
-from certmask.results.run import Run, read_run
+from certmask.results.run import Run, check_begun, read_run
 
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
@@ -51,6 +51,7 @@ class Gauntlet:
         """Make every attempt that the file ``out`` does not have yet; return all of them."""
         by_name = {defence.name: defence for defence in self.defences}
         with ResultsFile(self.out, self._header()) as results:
+            check_begun(self.out, results.header, results.rows, {"attempt": str})
             done = {row["attempt"] for row in results.rows}
             todo = [attempt for attempt in self.attempts if attempt.key not in done]
             progress(len(self.attempts) - len(todo))
@@ -148,7 +149,7 @@ class Gauntlet:
 
     @staticmethod
     def _saved(results: ResultsFile, defence: MaskedDefence) -> int:
-        return sum(row["defence"] == defence.name and row["picture"] is not None for row in results.rows)
+        return sum(row["defence"] == defence.name and row.get("picture") is not None for row in results.rows)
 
 
 def strength(attempts: Run) -> str:

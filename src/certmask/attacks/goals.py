@@ -18,6 +18,8 @@ from certmask.rules import Rule
 
 Bits = npt.NDArray[np.bool_]
 BARE_VIEW = -1
+LEAKS = 2
+"""Where masks leak, one view in so many is theirs."""
 HIDDEN, TURN, KEEP = 0, 1, 2
 Wishes = npt.NDArray[np.int8]
 """One of HIDDEN (out of reach), TURN (to the target) or KEEP (on the true class) per mask."""
@@ -58,8 +60,29 @@ def _prefix_sums(runs: Sequence[Sequence[Span]], length: int) -> npt.NDArray[Any
     return np.cumsum(marks, axis=1)
 
 
-Wish = Callable[[Juries, IntArray, np.random.Generator], Wishes]
-"""What is wanted of each mask's vote when the patch is at each corner ``[n, 2]``: ``[n, masks]``."""
+@dataclass(frozen=True)
+class Places:
+    """Corners ``[n, 2]`` of patches, which masks cover a patch there, and which of those let it through all the same.
+
+    ``leaking`` ``[n, masks]`` is what the deployed engine's pictures show; by the geometry it is false everywhere.
+    """
+
+    juries: Juries
+    corners: IntArray
+    leaking: Bits
+
+    def chosen(self, rows: Bits) -> Places:
+        """Some of them, ``rows [n]``."""
+        return Places(self.juries, self.corners[rows], self.leaking[rows])
+
+    @property
+    def hidden(self) -> Bits:
+        """Which masks keep the whole patch out of sight, ``[n, masks]``."""
+        return np.asarray(self.juries.members(self.corners) & ~self.leaking)
+
+
+Wish = Callable[[Places, np.random.Generator], Wishes]
+"""What is wanted of each mask's vote when the patch is at each of the places: ``[n, masks]``."""
 
 
 @dataclass(frozen=True)
@@ -77,23 +100,23 @@ class Goal:
     narrow: bool = False
 
 
-def turn_all(juries: Juries, corners: IntArray, _chance: np.random.Generator) -> Wishes:
-    """Turn every vote within reach."""
-    return np.where(juries.members(corners), HIDDEN, TURN).astype(np.int8)
+def turn_all(places: Places, _chance: np.random.Generator) -> Wishes:
+    """Turn every vote within reach, those of a leaking jury too."""
+    return np.where(places.hidden, HIDDEN, TURN).astype(np.int8)
 
 
-def spare_one(juries: Juries, corners: IntArray, chance: np.random.Generator) -> Wishes:
+def spare_one(places: Places, chance: np.random.Generator) -> Wishes:
     """Turn all but the vote of the mask that hides most of the patch: it is the hardest to turn."""
-    wishes = turn_all(juries, corners, chance)
-    spared = np.where(wishes == TURN, juries.hidden(corners), -1).argmax(axis=1)
+    wishes = turn_all(places, chance)
+    spared = np.where(wishes == TURN, places.juries.hidden(places.corners), -1).argmax(axis=1)
     rows = np.flatnonzero((wishes == TURN).sum(axis=1) > 1)
     wishes[rows, spared[rows]] = KEEP
     return wishes
 
 
-def exactly_k(juries: Juries, corners: IntArray, chance: np.random.Generator) -> Wishes:
+def exactly_k(places: Places, chance: np.random.Generator) -> Wishes:
     """Turn masks that lie together and have k votes, or as many as add up to less; keep the others."""
-    cover, covered = juries.cover, juries.members(corners)
+    cover, covered = places.juries.cover, places.hidden
     wishes = np.where(covered, HIDDEN, KEEP).astype(np.int8)
     starts = np.array([(mask.top, mask.left) for mask in cover.masks])
     for row, reachable in zip(wishes, map(np.flatnonzero, ~covered), strict=True):
@@ -135,11 +158,13 @@ def goals_against(rule: Rule) -> tuple[Goal, ...]:
 class Views:
     """For each attempt, what is wanted of each mask's vote; ``draw`` picks some masks, and pairs where ``paired``.
 
-    Masks that hide the patch are never drawn: a patch cannot influence them. ``wishes`` is ``[n, masks]``, ``numbers``
-    ``[masks]`` says how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
+    Masks that hide the patch are never drawn: no step through them changes anything. Masks that should hide it and leak
+    have a share of the views in every draw. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says
+    how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
     """
 
     wishes: Tensor
+    leaking: Tensor
     numbers: Tensor
     together: Tensor
     paired: Tensor
@@ -151,11 +176,18 @@ class Views:
     def draw(self, chance: torch.Generator) -> tuple[Tensor, Tensor]:
         """Pairs of the surrogate's mask numbers ``[n, views, 2]`` and what is wanted of each view ``[n, views]``."""
         keys = self._weights().log() - self._noise(self.wishes.shape, chance)
-        first = keys.topk(min(self.count, self.wishes.shape[1]), dim=1).indices
+        first = self._leaks_first(keys.topk(min(self.count, self.wishes.shape[1]), dim=1).indices, chance)
         second = self._partners(first, chance)
         wish = torch.stack([self.wishes.gather(1, first), self.wishes.gather(1, second)])
         wanted = torch.where((wish == HIDDEN).any(dim=0), HIDDEN, wish.amax(dim=0))
         return self.numbers[torch.stack([first, second], dim=-1)], wanted
+
+    def _leaks_first(self, drawn: Tensor, chance: torch.Generator) -> Tensor:
+        """The masks that were drawn ``[n, views]``; where some leak, the first views are given to those."""
+        share = drawn[:, : -(-drawn.shape[1] // LEAKS)]
+        leaks = self.leaking.any(dim=1, keepdim=True)
+        own = torch.multinomial((self.leaking | ~leaks).float(), share.shape[1], True, generator=chance)
+        return torch.cat([torch.where(leaks, own, share), drawn[:, share.shape[1] :]], dim=1)
 
     def _partners(self, first: Tensor, chance: torch.Generator) -> Tensor:
         """A second mask for every other view of the attempts that look at pairs; elsewhere the mask itself."""
@@ -184,17 +216,24 @@ def bare_views(count: int, device: torch.device) -> Views:
     """The picture without masks, for ``count`` attempts."""
     one = torch.ones(1, 1, dtype=torch.bool, device=device)
     wishes = torch.full((count, 1), TURN, dtype=torch.int8, device=device)
-    return Views(wishes, torch.tensor([BARE_VIEW], device=device), one, one[0].expand(count), 1)
+    return Views(wishes, wishes < TURN, torch.tensor([BARE_VIEW], device=device), one, one[0].expand(count), 1)
 
 
 def masked_views(
-    cover: Cover, numbers: IntArray, wishes: Wishes, paired: list[bool], count: int, aligned: bool, device: torch.device
+    places: Places,
+    numbers: IntArray,
+    wishes: Wishes,
+    paired: list[bool],
+    count: int,
+    aligned: bool,
+    device: torch.device,
 ) -> Views:
     """``count`` masked views per attempt and step; ``aligned`` combines only masks of one grid."""
     return Views(
         torch.from_numpy(wishes).to(device),
+        torch.from_numpy(places.leaking).to(device),
         torch.from_numpy(numbers).to(device),
-        torch.from_numpy(_together(cover, aligned)).to(device),
+        torch.from_numpy(_together(places.juries.cover, aligned)).to(device),
         torch.tensor(paired, device=device),
         count,
     )

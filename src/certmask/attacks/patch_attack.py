@@ -1,4 +1,4 @@
-"""Gradient patch attacks: on a classifier, and on a whole defence through the masks that do not cover the patch."""
+"""Gradient patch attacks: on a classifier, and on a whole defence through every mask that shows some of the patch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from torch.nn import functional
 
 from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, Prey, Surrogate, attempt_losses, descend
-from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Views, bare_views, goals_against, masked_views
+from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Places, Views, bare_views, goals_against, masked_views
 from certmask.attacks.pictures import paste
 from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
+from certmask.geometry import IntArray
 from certmask.threat import Patch
 
 CANDIDATES, TRIAL = 4, Descent(steps=6, explore=1.0)
@@ -107,7 +108,8 @@ class PatchAttack(Attack):
 class AdaptiveAttack(PatchAttack):
     """Knows the defence: masks, rule, and what beats the rule. Image ``i`` is attacked for ``goals[i]``, in turn.
 
-    Every step looks at ``views`` random masked copies of each picture, never at one that hides the whole patch.
+    Every step looks at ``views`` random masked copies of each picture, at those of the jury too if the surrogate sees
+    anything of the patch in them: then always. What shows nothing of it has no gradient and is passed over.
     """
 
     def __init__(
@@ -135,16 +137,19 @@ class AdaptiveAttack(PatchAttack):
     def views(self, corners: Tensor, numbers: Sequence[int], seed: int) -> Views:
         if self.goals[0].bare:
             return bare_views(len(corners), self.surrogate.device)
-        where, goals = corners.cpu().numpy(), [self.goal(number) for number in numbers]
-        wishes = np.zeros((len(where), len(self.defence.cover)), dtype=np.int8)
+        places, goals = self._places(corners.cpu().numpy()), [self.goal(number) for number in numbers]
+        wishes = np.zeros(places.leaking.shape, dtype=np.int8)
         for goal in set(goals):
             rows = np.array([goal is other for other in goals])
-            wishes[rows] = goal.wish(self._juries, where[rows], np.random.default_rng(seed))
+            wishes[rows] = goal.wish(places.chosen(rows), np.random.default_rng(seed))
         aligned = getattr(self.defence.rule, "pairs", "all") == "aligned"
         paired = [goal.pairs for goal in goals]
-        return masked_views(
-            self.defence.cover, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device
-        )
+        return masked_views(places, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device)
+
+    def _places(self, corners: IntArray) -> Places:
+        """The corners, with what the surrogate sees through the masks that should hide a patch there."""
+        leaking = self.surrogate.leaks(self.defence.cover, corners, self._juries.members(corners))
+        return Places(self._juries, corners, leaking)
 
 
 def search_corners(

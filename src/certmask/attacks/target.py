@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,17 @@ from torch import Tensor, nn
 
 from certmask.attacks.attack import Job, defence_judge, rechecked
 from certmask.attacks.attempts import Budget, plan_attempts
-from certmask.attacks.certified_run import certified_photos, check_function, check_weights, read_certified
+from certmask.attacks.certified_run import certified_photos, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import read_picture
-from certmask.certificate import Decision
+from certmask.certificate import Decision, class_name
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, check_source, in_memory, load_dataset, pixel_digest
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
+from certmask.function import check_function
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
@@ -62,7 +64,7 @@ class Target:
             check_source(self.data)
         engine = self._engine(run, defences)
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
-        surrogate = self._surrogate(run, engine, defences)
+        surrogate = self._surrogate(run, engine)
         together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
         return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
 
@@ -115,8 +117,8 @@ class Target:
         classifier = self._classifier(run)
         check_weights(run, classifier)
         engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(run.model["fill"]))
-        engine.forward.warm_up()
-        check_function(run, engine)
+        for note in check_function(run.header, engine, [defence.rule for defence in defences], str(run.path)):
+            warnings.warn(note, stacklevel=2)
         return engine
 
     def _classifier(self, run: Run) -> Classifier:
@@ -136,12 +138,12 @@ class Target:
         dataset = in_memory(self.data, framing) or load_dataset(str(self.data), class_aliases(classifier), framing)
         return certified_photos(run, dataset, names, classifier.size)
 
-    def _surrogate(self, run: Run, engine: Engine, defences: Sequence[MaskedDefence]) -> Surrogate:
-        """Gradients from the classifier's own network or, where it has none, from the one it was made from."""
+    def _surrogate(self, run: Run, engine: Engine) -> Surrogate:
+        """What the engine shows its network, with gradients from that network or from the one it was made from."""
         classifier = engine.classifier
         own = isinstance(classifier.model, nn.Module)
         network = None if own else load_model(self.model_name(run), self.weights)
-        return Surrogate(classifier, [defence.cover for defence in defences], network=network, fill=engine.fill)
+        return Surrogate(classifier, network=network, engine=engine)
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class Replay:
         names, answer, label = self.engine.classifier.class_names, self.decision.label, self.row["label"]
         alert = "with an alert" if self.decision.alert else "without an alert"
         return (
-            f"row {self.number}: {self.defence.name} answers {names[answer]} ({answer}) {alert}; "
+            f"row {self.number}: {self.defence.name} answers {class_name(answer, names)} ({answer}) {alert}; "
             f"the true class is {names[label]} ({label}): {'broken' if self.broken else 'not broken'}"
         )
 

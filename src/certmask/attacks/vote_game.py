@@ -103,9 +103,15 @@ def turning(masks: IntArray, row: int) -> Strategy:
     return lambda passes: np.where(np.isin(passes, np.append(masks, -1)).all(axis=1), row, CLEAN)
 
 
+def siding(masks: IntArray, row: int) -> Strategy:
+    """Turn the passes that hide one of ``masks``; leave the others alone."""
+    return lambda passes: np.where(np.isin(passes, masks).any(axis=1), row, CLEAN)
+
+
 def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[Strategy]:
-    """For every output: turn all; spare one mask; turn masks with exactly k votes; turn ever more masks."""
-    free = game.free_masks
+    """For every output: turn all; spare one mask; turn masks with exactly k votes; turn ever more masks; side with the
+    jury of one other district wherever it takes part, so that one dissenter wins all duels but those out of reach."""
+    free, districts = game.free_masks, game.votes.cover.districts
     for row in range(len(game.palette)):
         yield turning(free, row)
         for spared in chance.permutation(free)[:SPARED]:
@@ -116,6 +122,8 @@ def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[St
         order = chance.permutation(free)
         for count in _counts(len(free), game.votes.cover.k):
             yield turning(order[:count], row)
+        for other in chance.permutation(len(districts))[:SPARED]:
+            yield siding(np.array(districts.jury(int(other)), dtype=np.int64), row)
 
 
 def random_strategies(game: VoteGame, count: int, chance: np.random.Generator) -> Iterator[Strategy]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 
 import torch
@@ -41,3 +42,14 @@ def device_name(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
     return f"{device.type} {kind}, {torch.get_num_threads()} threads"
+
+
+def settings() -> dict[str, str]:
+    """Switches of libraries that change what a network computes, recorded to explain a change if one is seen."""
+    backends = torch.backends
+    return {
+        "mkldnn": str(backends.mkldnn.enabled),
+        "cudnn": str(backends.cudnn.enabled),
+        "bf16 reduction": str(backends.cuda.matmul.allow_bf16_reduced_precision_reduction),
+        "TIMM_FUSED_ATTN": os.environ.get("TIMM_FUSED_ATTN", "unset"),
+    }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from importlib import import_module
-from itertools import count
+from threading import Lock
 from typing import Any
 
 import torch
@@ -24,37 +23,89 @@ TOLERANCE = 0.1
 """More than bf16 changes a probability: another network, not rounding."""
 
 
-def place(model: nn.Module, size: Size, _device: torch.device, precision: str) -> Callable[[Tensor], Tensor]:
-    """The same network compiled by OpenVINO, once per batch size; a different function in its last digits."""
-    try:
-        openvino = import_module("openvino")
-    except ImportError:
-        raise ClassifierError("expected the package openvino, got none: pip install 'certmask[openvino]'") from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of torch's tracer, which OpenVINO uses
-        warnings.simplefilter("ignore", TracerWarning)  # ViTs check shapes while they are traced
-        model = LogitsAlone(copy.deepcopy(model).float()).eval()
-        graph = openvino.convert_model(model, example_input=torch.zeros(2, 3, *size))
-    hints = {"INFERENCE_PRECISION_HINT": HINTS[precision], "PERFORMANCE_HINT": "LATENCY"}
-    compiled: dict[int, Any] = {}
-    seen = count()
+def place(model: nn.Module, size: Size, _device: torch.device, precision: str) -> Converted:
+    """The same network compiled by OpenVINO; a different function in its last digits."""
+    return Converted(LogitsAlone(copy.deepcopy(model).float()).eval(), size, precision)
 
-    def logits(images: Tensor) -> Tensor:
-        if len(images) not in compiled:
-            graph.reshape(list(images.shape))
-            compiled[len(images)] = openvino.Core().compile_model(graph, "CPU", hints)
-        outputs = torch.from_numpy(compiled[len(images)](images.contiguous().numpy())[0].copy())
-        if next(seen) < CHECKED_BATCHES:
-            with torch.inference_mode():
-                _check_same(outputs[:2], model(images[:2]))
+
+class Converted:
+    """A network in OpenVINO, compiled once per batch size; threads that call it at once take turns.
+
+    Its output lies in memory that the next call writes to, so a turn ends when the output has been copied.
+    """
+
+    def __init__(self, model: nn.Module, size: Size, precision: str) -> None:
+        self.model, self.size, self.precision = model, size, precision
+        self._graph = _graph(model, size)
+        self._compiled: dict[int, Any] = {}
+        self._checked = 0
+        self._turn = Lock()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        with self._turn:
+            outputs = self._computed(images)
+            if self._checked < CHECKED_BATCHES:
+                with torch.inference_mode():
+                    _check_same(outputs[:2], self.model(images[:2]))
+                self._checked += 1
         return outputs
 
-    return logits
+    def __reduce__(self) -> tuple[type[Converted], tuple[nn.Module, Size, str]]:
+        """A copy is converted again: what OpenVINO has compiled cannot leave the process."""
+        return Converted, (self.model, self.size, self.precision)
+
+    def _computed(self, images: Tensor) -> Tensor:
+        try:
+            if len(images) not in self._compiled:
+                self._graph.reshape(list(images.shape))
+                self._compiled[len(images)] = _openvino().Core().compile_model(self._graph, "CPU", self._hints)
+            return torch.from_numpy(self._compiled[len(images)](images.contiguous().numpy())[0].copy())
+        except RuntimeError as error:
+            raise ClassifierError(
+                f"expected OpenVINO to compute {list(images.shape)} images, got {_reason(error)}: take torch"
+            ) from error
+
+    @property
+    def _hints(self) -> dict[str, str]:
+        """One stream has all threads: no two calls are computed by different shares of the processor."""
+        return {
+            "INFERENCE_PRECISION_HINT": HINTS[self.precision],
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": "1",
+        }
 
 
 def arranged(images: Tensor, _precision: str) -> Tensor:
     """The same images: OpenVINO takes fp32 and rounds inside."""
     return images
+
+
+def _openvino() -> Any:
+    try:
+        return import_module("openvino")
+    except ImportError:
+        raise ClassifierError("expected the package openvino, got none: pip install 'certmask[openvino]'") from None
+
+
+def _graph(model: nn.Module, size: Size) -> Any:
+    """The network as OpenVINO reads it, for batches of any size."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch's tracer, which OpenVINO uses
+        warnings.simplefilter("ignore", TracerWarning)  # ViTs check shapes while they are traced
+        openvino = _openvino()
+        try:
+            return openvino.convert_model(model, example_input=torch.zeros(2, 3, *size))
+        except Exception as error:
+            raise ClassifierError(
+                f"expected a network that OpenVINO can convert for {size[0]}×{size[1]} images, got {_reason(error)}: "
+                "take the backend torch"
+            ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The one line that says what happened, of the many in which OpenVINO says where."""
+    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")] or [type(error).__name__]
+    return lines[lines.index("Exception:") + 1] if "Exception:" in lines[:-1] else lines[-1]
 
 
 def _check_same(found: Tensor, own: Tensor) -> None:

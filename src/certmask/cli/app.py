@@ -18,12 +18,11 @@ from certmask.cli.table import table
 from certmask.cli.train import train
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Make an image classifier provably safe against adversarial patches, and say exactly what was proved.",
-    epilog="Exit codes: 0 done, 1 error (one line on stderr; a traceback with --debug), 2 wrong usage, 3 alert raised.",
+    epilog="Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 alert (1 if a photo failed, too).",
 )
 
 
@@ -39,6 +38,9 @@ def _version(value: bool) -> None:
 def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere on the line.")
     ] = False,
 ) -> None:
     pass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,7 @@ from certmask.cli.options import DeviceOption, WeightsOption
 
 if TYPE_CHECKING:
     from certmask.attacks.gauntlet import Gauntlet
-    from certmask.attacks.target import Replay, Target
+    from certmask.attacks.target import Target
 
 
 def attack(
@@ -46,25 +44,35 @@ def attack(
 ) -> None:
     """Try to break what a run certified: one row per attempt, then a table. Exit code 1 if a proved one breaks."""
     from certmask.attacks.attempts import Budget
+    from certmask.attacks.certified_run import read_certified
     from certmask.attacks.target import Target
+    from certmask.cli.choices import pick_device
+    from certmask.cli.console import waiting
+    from certmask.cli.outputs import check_continued
+    from certmask.cli.usage import asked_rightly
 
-    target = Target(results, data, out, model, weights, device, rule or [])
+    pick_device(device)
+    target, certified = Target(results, data, out, model, weights, device, rule or []), read_certified(results)
+    with asked_rightly():
+        certified.chosen(target.rules)
+    check_continued(out)
     if replay is not None:
         _replay(target, replay)
         return
     budget = Budget(images, locations, restarts, steps, masks_per_step, seed)
-    _attack(target, target.gauntlet(budget, at_once=attempts_at_once, save=save))
+    with waiting("loading the model and its certified photos"):
+        gauntlet = target.gauntlet(budget, at_once=attempts_at_once, save=save)
+    _attack(target, gauntlet)
 
 
 def _attack(target: Target, gauntlet: Gauntlet) -> None:
     """Make the attempts and print what came of them."""
     from certmask.attacks.gauntlet import strength
-    from certmask.cli.console import attack_table, out
+    from certmask.cli.console import attack_table, out, working
     from certmask.results.columns import attack_figures
     from certmask.results.file import picture_folder
 
-    _note_machine(gauntlet)
-    with _progress_bar(len(gauntlet.attempts)) as progress:
+    with working("attacking", len(gauntlet.attempts), "attempts") as progress:
         attempts = gauntlet.attack(progress)
     title = f"{len(attempts.rows):,} attempts, {attempts.model['name']}"
     out.print(attack_table(attack_figures(attempts), title))
@@ -80,33 +88,5 @@ def _replay(target: Target, row: int) -> None:
     from certmask.cli.console import out
 
     again = target.replay(row)
-    _note_machine(again)
     out.print(again.sentence, markup=False)
     again.check_proof()
-
-
-def _note_machine(work: Gauntlet | Replay) -> None:
-    from certmask.attacks.certified_run import machine_change
-    from certmask.cli.console import err
-
-    change = machine_change(work.run, work.engine)
-    if change is not None:
-        err.print(change, markup=False)
-
-
-@contextmanager
-def _progress_bar(attempts: int) -> Iterator[Callable[[int], None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from certmask.cli.console import err
-
-    columns = (
-        TextColumn("attacking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("attempts ·"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=attempts)
-        yield lambda count: bar.update(task, advance=count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from certmask.cli.options import (
 )
 from certmask.data.sources import sources_help
 from certmask.rules.registry import DEFAULT_PAIRS
+
+if TYPE_CHECKING:
+    from certmask.results.run import Run
 
 
 def certify(
@@ -58,32 +61,36 @@ def certify(
     """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
     from certmask.certificate import Guarantee
     from certmask.certification import certify_run, recorded, run_margin
-    from certmask.cli.choices import Choices
-    from certmask.cli.console import err, figures_table, progress_bar
+    from certmask.cli.choices import Choices, photos_for
+    from certmask.cli.console import err, figures_table, passes, progress_bar, waiting
+    from certmask.cli.console import images as counted
     from certmask.cli.console import out as screen
-    from certmask.data import check_source, load_dataset
+    from certmask.cli.outputs import check_continued, check_folder
     from certmask.engine import Engine
     from certmask.errors import DataError
     from certmask.results.columns import figures
     from certmask.results.run import read_run
-    from certmask.zoo import class_aliases, framing_of
 
     rules = rule or ["undefended", "jury-recovery"]
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
     choices = choices.on(device, precision, batch, backend)
-    fixed = choices.fixed_margin()
-    check_source(data)
-    classifier = choices.classifier()
-    covers = choices.covers(classifier)
-    dataset = load_dataset(data, class_aliases(classifier), framing_of(model)).spread(images)
+    choices.check()
+    check_continued(out)
+    if votes is not None:
+        check_folder(votes)
+    dataset = photos_for(model, data).spread(images)
     if skip_bad:
-        dataset, bad = dataset.readable()
-        err.print(*(f"skipped: {line}" for line in bad), sep="\n", markup=False)
-    engine = Engine(classifier, covers)
-    before, done = recorded(out)
-    lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
+        with waiting("looking for photos that cannot be read"):
+            dataset, bad = dataset.readable()
+        for line in bad:
+            err.print(f"skipped: {line}", markup=False, soft_wrap=True)
+    with waiting("loading the model and measuring the margin"):
+        classifier, covers, fixed = choices.classifier(), choices.covers(), choices.fixed_margin()
+        engine = Engine(classifier, covers)
+        before, done = recorded(out)
+        lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
     defences = choices.defences(covers, lead)
-    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {len(dataset)} images")
+    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {counted(len(dataset))}")
     for defence in defences:
         if defence.guarantee is not Guarantee.NONE:
             screen.print(f"  {defence.name}: {defence.cover}")
@@ -95,8 +102,25 @@ def certify(
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     found = read_run(out)
-    screen.print(figures_table(figures(found), f"{len(found.rows)} images, {classifier.name}"))
+    screen.print(figures_table(figures(found), f"{counted(len(found.rows))}, {classifier.name}"))
     for defence in defences:
         screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
-    kept = f"; {sum(row['passes'] for row in found.rows):,} passes made, votes kept in {votes}" if votes else ""
-    screen.print(f"margin {lead:.3g} ({origin}); saved in {out}{kept}", markup=False)
+    kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
+    told = ", ".join(f"{own:.3g}" for own in sorted({defence.rule.margin for defence in defences if defence.covers}))
+    screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)
+    _tell_silence(found)
+
+
+def _tell_silence(run: Run) -> None:
+    """Say which photos have votes that are no numbers; an error if one has no others."""
+    from certmask.cli.console import err, images
+    from certmask.errors import ClassifierError
+
+    some = [row["image"] for row in run.rows if row.get("silent") and "error" not in row]
+    if some:
+        err.print(
+            f"{images(len(some))} with votes that are no numbers and count for no class: {some[0]} …", markup=False
+        )
+    lost = [row for row in run.rows if "error" in row]
+    if lost:
+        raise ClassifierError(f"{lost[0]['error']}: {lost[0]['image']}, {len(lost)} of {images(len(run.rows))}")

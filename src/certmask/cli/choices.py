@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from certmask.backends import default_backend
+import torch
+
+from certmask.backends import PRECISIONS, backend_named, default_backend
 from certmask.backends.devices import present_device
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
-from certmask.cli.sizes import make_patch, optional_size
+from certmask.cli.sizes import check_mask, make_patch, optional_size
+from certmask.cli.usage import asked_rightly
 from certmask.covers import Cover, default_cover
 from certmask.covers.default import suited_cover
+from certmask.data import Dataset, load_dataset
 from certmask.defences import MaskedDefence
-from certmask.errors import CertmaskError
-from certmask.rules import MeanLogProbability, Rule
+from certmask.errors import UsageError, any_of
+from certmask.rules import MinorityReports, Rule
 from certmask.rules.registry import aggregate_named, listed
-from certmask.zoo import load_classifier
+from certmask.threat import Size
+from certmask.votes import UNIT, Margin
+from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliases, readable_names
+
+COPIES = 8
+"""So many times the pictures of a batch, at least, lie in memory while a network looks at them."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +55,29 @@ class Choices:
     def on(self, device: str, precision: str, batch: int | None, backend: str) -> Choices:
         return replace(self, device=device, precision=precision, batch=batch, backend=backend)
 
+    @cached_property
+    def card(self) -> Card:
+        """The model's classes and preprocessing, known before its weights are read."""
+        return card_of(self.model)
+
     def check(self) -> None:
-        """An error for an option that can be judged without the model."""
+        """An error for an option that can be judged without the model's weights."""
         optional_size(self.patch, "patch")
         optional_size(self.fold, "fold")
+        optional_size(self.mask, "mask")
         if len(set(self.rules)) != len(self.rules):
-            raise CertmaskError(f"expected each rule once, got {', '.join(self.rules)}")
-        for name in self.rules:
-            self._rule(name, self.fixed_margin() or 0.0)
+            raise UsageError(f"expected each rule once, got {', '.join(self.rules)}")
+        margin = self.fixed_margin() or Margin()
+        with asked_rightly():
+            rules = [self._rule(name, margin) for name in self.rules]
+        for rule in rules:
+            check_margin(rule)
+        device = pick_device(self.device)
+        check_engine_room(pick_backend(self.backend, device), self.precision, device)
+        check_batch(self.batch, self.card.size, device)
+        covers = self.covers()
+        with asked_rightly():
+            self.defences(covers, margin)
 
     def classifier(self) -> Classifier:
         self.check()
@@ -64,38 +91,92 @@ class Choices:
             backend=pick_backend(self.backend, device),
         )
 
-    def covers(self, classifier: Classifier) -> list[Cover]:
+    def covers(self) -> list[Cover]:
         """One cover per chosen rule."""
-        image, patch = classifier.size, make_patch(self.patch, classifier.size)
+        image, patch = self.card.size, make_patch(self.patch, self.card.size)
         asked = self.tiling, optional_size(self.mask, "mask"), optional_size(self.fold, "fold")
-        return [
-            default_cover(image, patch)
-            if rule == "undefended"
-            else suited_cover(image, patch, *asked, many=listed(rule).many)
-            for rule in self.rules
-        ]
+        if asked[1] is not None:
+            check_mask(asked[1], image)
+        covers = []
+        with asked_rightly():
+            for rule in self.rules:
+                bare = rule == "undefended"
+                cover = (
+                    default_cover(image, patch) if bare else suited_cover(image, patch, *asked, many=listed(rule).many)
+                )
+                if not bare:
+                    check_mask(cover.mask, image)
+                covers.append(cover)
+        return covers
 
-    def defences(self, covers: Sequence[Cover], margin: float) -> list[MaskedDefence]:
+    def defences(self, covers: Sequence[Cover], margin: Margin) -> list[MaskedDefence]:
         """One defence per chosen rule, named after the rule."""
         named = zip(self.rules, covers, strict=True)
         return [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
 
-    def _rule(self, name: str, margin: float) -> Rule:
+    def _rule(self, name: str, margin: Margin) -> Rule:
         row = listed(name)
-        sure = {} if row.rule.guarantee is Guarantee.NONE else {"margin": margin}
+        sure = None if row.rule.guarantee is Guarantee.NONE else margin
         aggregate = aggregate_named(self.aggregate)
-        return row.made(pairs=self.pairs, aggregate=aggregate, threshold=self.threshold, **sure)
+        return row.made(sure, pairs=self.pairs, aggregate=aggregate, threshold=self.threshold)
 
-    def fixed_margin(self) -> float | None:
-        """The margin as a number, or None where it is to be measured."""
+    def fixed_margin(self) -> Margin | None:
+        """The margin as a number in each rule's own unit, or None where it is to be measured."""
         if self.margin == "auto":
-            if isinstance(aggregate_named(self.aggregate), MeanLogProbability):
-                raise CertmaskError("expected a number as margin for mean-log-probability, got auto (in probabilities)")
             return None
         try:
-            return float(self.margin)
+            return Margin(float(self.margin), float(self.margin))
         except ValueError:
-            raise CertmaskError(f"expected margin to be a number or auto, got {self.margin!r}") from None
+            raise UsageError(f"expected margin to be a number or auto, got {self.margin!r}") from None
+
+
+def photos_for(model: str, source: str) -> Dataset:
+    """Labelled photos as a model takes them, before its weights are read."""
+    return load_dataset(source, name_aliases(readable_names(card_of(model).classes)), framing_of(model))
+
+
+def check_margin(rule: Rule) -> None:
+    """An error if no lead can exceed a rule's margin."""
+    most = -math.log(UNIT) if rule.unit == "logarithm" else 1.0
+    if isinstance(rule, MinorityReports):
+        most -= rule.threshold
+    if rule.guarantee.proved and rule.margin >= most:
+        raise UsageError(
+            f"expected a margin below {most:.3g} for {rule.name} (no lead is larger, so nothing could be proved), "
+            f"got {rule.margin:g}"
+        )
+
+
+def check_engine_room(backend: str, precision: str, device: str) -> None:
+    """An error for a backend or a precision that there is not, or that do not go together."""
+    with asked_rightly():
+        row = backend_named(backend)
+    if precision not in (*PRECISIONS, "auto"):
+        raise UsageError(f"expected precision to be auto, {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision not in (*row.precisions, "auto"):
+        raise UsageError(f"expected precision {any_of(row.precisions)} with {row.title}, got {precision!r}")
+    if not row.serves(device):
+        raise UsageError(f"expected device {any_of(row.devices)} with {row.title}, got {device!r}")
+
+
+def check_batch(batch: int | None, image: Size, device: str) -> None:
+    """An error for a batch whose pictures alone no memory of the device could hold."""
+    if batch is None:
+        return
+    memory = device_memory(device)
+    most = max(memory // (COPIES * 3 * 4 * image[0] * image[1]), 1)
+    if batch > most:
+        raise UsageError(
+            f"expected a batch of at most {most:,} {image[0]}×{image[1]} images on {device} "
+            f"({memory / 2**30:,.0f} GiB of memory), got {batch:,}"
+        )
+
+
+def device_memory(device: str) -> int:
+    """All the memory that a device has, in bytes."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[1]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def pick_backend(backend: str, device: str) -> str:
@@ -104,5 +185,6 @@ def pick_backend(backend: str, device: str) -> str:
 
 
 def pick_device(device: str) -> str:
-    """``auto`` takes the GPU where there is one."""
-    return str(present_device(device))
+    """``auto`` takes the GPU where there is one; an error for a device that is not there."""
+    with asked_rightly():
+        return str(present_device(device))

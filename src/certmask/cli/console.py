@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,26 +21,88 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+EVERY = 20.0
+"""Seconds between two lines about work whose bar nobody would see."""
+
+
 @contextmanager
-def progress_bar(images: int) -> Iterator[Listener]:
-    """A bar over images with the number of passes beside it."""
-    columns = (
-        TextColumn("certifying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("images · {task.fields[passes]:,} passes ·"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=images, passes=0)
-        passes = 0
+def progress_bar(total: int) -> Iterator[Listener]:
+    """Progress over images with the number of passes beside it."""
+    made = 0
+    with working("certifying", total, "images", lambda: passes(made)) as advance:
 
         def listen(what: str, count: int) -> None:
-            nonlocal passes
-            passes += count if what == "passes" else 0
-            bar.update(task, advance=count if what == "images" else 0, passes=passes)
+            nonlocal made
+            made += count if what == "passes" else 0
+            advance(count if what == "images" else 0)
 
         yield listen
+
+
+@contextmanager
+def working(
+    what: str, total: int, unit: str, aside: Callable[[], str] | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, elsewhere a plain line now and then with the share that is done; yields what advances it."""
+    beside = f"{unit} · {{task.fields[aside]}} ·" if aside else f"{unit} ·"
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(beside), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=total, aside=aside() if aside else "")
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.update(task, advance=count, aside=aside() if aside else "")
+
+        def line() -> str:
+            share = f"{100 * done // max(total, 1)} %, {done:,} of {total:,} {unit}"
+            return f"{what}: {share}{f', {aside()}' if aside else ''}"
+
+        with telling(line):
+            yield advance
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Work of which no share is known: it is named while it lasts."""
+    if err.is_terminal:
+        with err.status(what):
+            yield
+    else:
+        with telling(lambda: what):
+            yield
+
+
+@contextmanager
+def telling(line: Callable[[], str]) -> Iterator[None]:
+    """Where there is no terminal: a line about the work on stderr now and then, with the time it has taken."""
+    if err.is_terminal:
+        yield
+        return
+    over, began = Event(), monotonic()
+
+    def tell() -> None:
+        while not over.wait(EVERY):
+            err.print(f"{line()}, {monotonic() - began:.0f} s", markup=False, soft_wrap=True)
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+def passes(count: int) -> str:
+    """So many forward passes, in words."""
+    return f"{count:,} {'pass' if count == 1 else 'passes'}"
+
+
+def images(count: int) -> str:
+    """So many images, in words."""
+    return f"{count} {'image' if count == 1 else 'images'}"
 
 
 def figures_table(found: Sequence[Figures], title: str) -> TerminalTable:

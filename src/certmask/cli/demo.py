@@ -21,24 +21,26 @@ def demo(
 ) -> None:
     """Certify 20 real photos with a real ImageNet model under several defences: one to two minutes on 2 cores."""
     from certmask.certification import certify_run
-    from certmask.cli.choices import pick_backend, pick_device
-    from certmask.cli.console import figures_table, progress_bar
+    from certmask.cli.choices import check_engine_room, photos_for, pick_backend, pick_device
+    from certmask.cli.console import figures_table, progress_bar, waiting
     from certmask.cli.console import out as screen
-    from certmask.data import load_dataset
+    from certmask.cli.outputs import check_continued
     from certmask.defences import engine_covers
     from certmask.defences.demo import PATCH, demo_defences
     from certmask.engine import Engine
     from certmask.results.columns import figures
     from certmask.results.run import read_run
-    from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
+    from certmask.zoo import DEFAULT_MODEL, load_classifier
 
     start = time.monotonic()
     device = pick_device(device)
     backend = pick_backend(backend, device)
-    classifier = load_classifier(DEFAULT_MODEL, device=device, precision=precision, backend=backend)
-    dataset = load_dataset("demo", [], framing_of(DEFAULT_MODEL))
-    defences = demo_defences()
-    engine = Engine(classifier, engine_covers(defences))
+    check_engine_room(backend, precision, device)
+    check_continued(out)
+    dataset, defences = photos_for(DEFAULT_MODEL, "demo"), demo_defences()
+    with waiting("loading the model"):
+        classifier = load_classifier(DEFAULT_MODEL, device=device, precision=precision, backend=backend)
+        engine = Engine(classifier, engine_covers(defences))
     screen.print(
         f"EfficientNet-Lite0 ({classifier.precision}, {backend} on {device}), {len(dataset)} ImageNet photos, "
         f"threat: {PATCH} anywhere on the 224×224 input"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from certmask.backends import PRECISIONS, backends_help
+from certmask.backends import BACKENDS, PRECISIONS, backends_help
 from certmask.rules.registry import REGISTER
+
+
+def _offered(*words: str) -> Callable[[str], list[str]]:
+    """What shell completion offers for an option."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+RULES = _offered(*(row.option for row in REGISTER))
 
 ImageOption = Annotated[
     str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
@@ -21,7 +30,14 @@ MaskOption = Annotated[
     str | None,
     typer.Option("--mask", help="Mask size; default: a grid of 4x4 such masks covers every place (6x6 with fold 1x1)."),
 ]
-TilingOption = Annotated[str, typer.Option("--tiling", help="minimal, spread, replicated, offset or patchcleanser.")]
+TilingOption = Annotated[
+    str,
+    typer.Option(
+        "--tiling",
+        help="minimal, spread, replicated, offset or patchcleanser.",
+        autocompletion=_offered("minimal", "spread", "replicated", "offset", "patchcleanser"),
+    ),
+]
 FoldOption = Annotated[
     str | None,
     typer.Option("--fold", help="Masks over each place, per axis; default: 2x2 for jury-recovery on spread, else 1x1."),
@@ -30,23 +46,46 @@ ModelOption = Annotated[
     str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")
 ]
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")]
-PrecisionOption = Annotated[str, typer.Option("--precision", help=f"{', '.join(PRECISIONS)}, or auto.")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="cpu, cuda, or auto.", autocompletion=_offered("cpu", "cuda", "auto"))
+]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision", help=f"{', '.join(PRECISIONS)}, or auto.", autocompletion=_offered(*PRECISIONS, "auto")
+    ),
+]
 BatchOption = Annotated[
     int | None,
     typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
 ]
-BackendOption = Annotated[str, typer.Option("--backend", help=backends_help())]
+BackendOption = Annotated[
+    str,
+    typer.Option(
+        "--backend", help=backends_help(), autocompletion=_offered(*(backend.name for backend in BACKENDS), "auto")
+    ),
+]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
         help=f"{', '.join(row.option for row in REGISTER)}; repeatable; default: undefended and jury-recovery.",
+        autocompletion=RULES,
     ),
 ]
-PairsOption = Annotated[str, typer.Option("--pairs", help="Pairs that jury recovery pools: aligned or all.")]
+PairsOption = Annotated[
+    str,
+    typer.Option(
+        "--pairs", help="Pairs that jury recovery pools: aligned or all.", autocompletion=_offered("aligned", "all")
+    ),
+]
 AggregateOption = Annotated[
-    str, typer.Option("--aggregate", help="mean-probability, mean-log-probability, label-majority.")
+    str,
+    typer.Option(
+        "--aggregate",
+        help="mean-probability, mean-log-probability, label-majority.",
+        autocompletion=_offered("mean-probability", "mean-log-probability", "label-majority"),
+    ),
 ]
 ThresholdOption = Annotated[float, typer.Option("--threshold", help="Confidence threshold of minority-reports.")]
 MarginOption = Annotated[

@@ -16,8 +16,9 @@ from certmask.cli.options import (
     PatchOption,
     TilingOption,
 )
-from certmask.cli.sizes import make_patch, optional_size, parse_size
-from certmask.errors import CertmaskError
+from certmask.cli.sizes import check_mask, make_patch, optional_size, parse_size
+from certmask.cli.usage import asked_rightly
+from certmask.errors import CoverError, UsageError
 
 if TYPE_CHECKING:
     from certmask.covers import Cover
@@ -39,22 +40,27 @@ def plan(
     """What a cover costs: masks, verified fold, districts, pairs, beside the exact minimum and the paper's count."""
     from rich.console import Console
 
+    from certmask.cli.outputs import check_picture
     from certmask.covers.costs import certificate_passes, cover_choice, cover_figures, cover_within
     from certmask.covers.default import mask_and_fold, suited_cover
 
     size, asked = parse_size(image, "image"), optional_size(mask, "mask")
-    threat = make_patch(patch, size)
-    folds = mask_and_fold(size, threat, tiling, asked, optional_size(fold, "fold"), many=True)[1]
-    if asked is None and budget is None and not json and draw is None:
-        _print(cover_choice(size, threat, tiling, folds), size, threat)
-        return
-    if asked is None and budget is not None:
-        cover = cover_within(budget, cover_choice(size, threat, tiling, folds))
-    else:
-        cover = suited_cover(size, threat, tiling, asked, folds)
-        passes = certificate_passes(cover)
-        if budget is not None and passes > budget:
-            raise CertmaskError(f"expected at most {budget} passes for a certificate, got {passes} with {cover}")
+    threat, folds = make_patch(patch, size), optional_size(fold, "fold")
+    check_picture(draw)
+    if asked is not None:
+        check_mask(asked, size)
+    with asked_rightly():
+        folds = mask_and_fold(size, threat, tiling, asked, folds, many=True)[1]
+        if asked is None and budget is None and not json and draw is None:
+            _print(cover_choice(size, threat, tiling, folds), size, threat)
+            return
+        if asked is None and budget is not None:
+            cover = cover_within(budget, cover_choice(size, threat, tiling, folds))
+        else:
+            cover = suited_cover(size, threat, tiling, asked, folds)
+    passes = certificate_passes(cover)
+    if budget is not None and passes > budget:
+        raise UsageError(f"expected at most {budget} passes for a certificate, got {passes} with {cover}")
     if json:
         Console().print_json(dumps(cover_figures(cover)))
     else:
@@ -62,8 +68,18 @@ def plan(
     if draw:
         from certmask.report.drawing import draw_cover
 
-        draw_cover(cover, draw)
-        Console(stderr=True).print(f"drawn in {draw}")
+        draw_cover(cover, _other_sizes(cover), draw)
+        Console(stderr=True).print(f"drawn in {draw}", markup=False, soft_wrap=True)
+
+
+def _other_sizes(cover: Cover) -> list[Cover]:
+    """Covers of the same fold with other masks; none where only the cover's own mask can give the fold."""
+    from certmask.covers.costs import cover_choice
+
+    try:
+        return cover_choice(cover.image, cover.patch, cover.tiling, cover.fold)
+    except CoverError:
+        return []
 
 
 def _print(covers: list[Cover], image: Size, patch: Patch) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from certmask.cli.options import (
+    RULES,
     AggregateOption,
     BackendOption,
     BatchOption,
@@ -32,6 +34,7 @@ from certmask.rules.registry import DEFAULT_PAIRS
 if TYPE_CHECKING:
     from PIL import Image
 
+    from certmask.cli.choices import Choices
     from certmask.defences import Explanation, MaskedDefence
 
 
@@ -43,7 +46,12 @@ def predict(
     mask: MaskOption = None,
     tiling: TilingOption = "spread",
     fold: FoldOption = None,
-    rule: Annotated[str, typer.Option("--rule", help="One of the rules that `certify` knows.")] = "jury-recovery",
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule", help="One of the rules that `certify` knows; default: jury-recovery.", autocompletion=RULES
+        ),
+    ] = None,
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
@@ -55,88 +63,135 @@ def predict(
     json: JsonOption = False,
     draw: DrawOption = None,
 ) -> None:
-    """Label each photo, say whether an alert is raised, and what is guaranteed. Exit code 3 if one raised an alert."""
-    from certmask.cli.choices import Choices
-    from certmask.data import read_photo, to_tensor
-    from certmask.defences import explain
-    from certmask.engine import Engine
-    from certmask.engine.margin import measured_margin
-    from certmask.zoo import framing_of
+    """Label each photo, say whether an alert is raised, and what is guaranteed.
 
-    choices = Choices(model, weights, patch, mask, tiling, fold, [rule], pairs, aggregate, threshold, margin)
+    Exit code 3 if one raised an alert; 1 if one could not be read, which is told while the others are answered.
+    """
+    from certmask.cli.choices import Choices
+    from certmask.cli.outputs import check_picture
+    from certmask.errors import UsageError
+
+    rules = rule or ["jury-recovery"]
+    if len(rules) > 1:
+        raise UsageError(f"expected one rule, got {', '.join(rules)}")
+    choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
     choices = choices.on(device, precision, batch, backend)
-    fixed = choices.fixed_margin()
-    classifier = choices.classifier()
-    covers = choices.covers(classifier)
-    engine = Engine(classifier, covers)
-    framing = framing_of(choices.model)
-    inputs = [framing(read_photo(photo), classifier.size) for photo in photos]
-    tensors = [to_tensor(image) for image in inputs]
-    if fixed is None:
-        fixed = measured_margin(engine, tensors[:8])
-    (defence,) = choices.defences(covers, fixed)
-    found = explain(engine, tensors, defence)
-    names = classifier.class_names
+    choices.check()
+    check_picture(draw)
+    inputs, failed = _read(photos, choices)
+    found = _explained(inputs, choices) if inputs else {}
     if json:
-        records = [_record(*one, names, defence) for one in zip(photos, found, strict=True)]
+        records = [
+            _record(photo, found[n]) if n in found else _failure(photo, failed[n]) for n, photo in enumerate(photos)
+        ]
         typer.echo(jsonlib.dumps(records, ensure_ascii=False, indent=2))
     else:
-        _print(photos, found, names, defence)
+        _print([(photos[n], one) for n, one in found.items()])
     if draw:
-        _draw(found, inputs, names, defence, draw)
-    if any(explanation.alert for explanation in found):
+        for n, one in found.items():
+            _draw(one, inputs[n], draw if len(photos) == 1 else draw.with_stem(f"{draw.stem}-{n + 1}"))
+    if failed:
+        raise typer.Exit(1)
+    if any(one.explanation.alert for one in found.values()):
         raise typer.Exit(3)
 
 
-def _sentence(explanation: Explanation, name: str) -> str:
-    """What is guaranteed about this photo with any patch put on it."""
-    return f"if this photo is clean and shows {name}: {explanation.certificate.sentence}"
+@dataclass(frozen=True)
+class Found:
+    """What a defence says about one photo, and what the model calls its classes."""
+
+    explanation: Explanation
+    defence: MaskedDefence
+    names: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        from certmask.certificate import class_name
+
+        return class_name(self.explanation.label, self.names)
+
+    @property
+    def sentence(self) -> str:
+        """What is guaranteed about this photo with any patch put on it."""
+        return f"if this photo is clean and shows {self.name}: {self.explanation.certificate.sentence}"
 
 
-def _record(photo: Path, explanation: Explanation, names: Sequence[str], defence: MaskedDefence) -> dict[str, Any]:
-    name = names[explanation.label]
+def _read(photos: Sequence[Path], choices: Choices) -> tuple[dict[int, Image.Image], dict[int, str]]:
+    """By number: the photos as the model sees them, and why others cannot be read, which is told at once."""
+    from certmask.data import read_photo
+    from certmask.errors import DataError
+    from certmask.zoo import framing_of
+
+    framing = framing_of(choices.model)
+    inputs, failed = {}, {}
+    for number, photo in enumerate(photos):
+        try:
+            inputs[number] = framing(read_photo(photo), choices.card.size, str(photo))
+        except DataError as error:
+            failed[number] = str(error)
+            typer.echo(f"error: {error}", err=True)
+    return inputs, failed
+
+
+def _explained(inputs: Mapping[int, Image.Image], choices: Choices) -> dict[int, Found]:
+    """What the defence that was chosen says about each photo, and why."""
+    from certmask.cli.console import waiting
+    from certmask.data import to_tensor
+    from certmask.defences import explain
+    from certmask.engine import Engine
+    from certmask.engine.margin import measured_margin
+
+    with waiting("loading the model and looking through its masks"):
+        classifier, covers, fixed = choices.classifier(), choices.covers(), choices.fixed_margin()
+        engine = Engine(classifier, covers)
+        tensors = [to_tensor(image) for image in inputs.values()]
+        (defence,) = choices.defences(covers, measured_margin(engine, tensors[:8]) if fixed is None else fixed)
+        explanations = explain(engine, tensors, defence)
+    return {n: Found(one, defence, classifier.class_names) for n, one in zip(inputs, explanations, strict=True)}
+
+
+def _failure(photo: Path, reason: str) -> dict[str, Any]:
+    return {"photo": str(photo), "error": reason}
+
+
+def _record(photo: Path, found: Found) -> dict[str, Any]:
+    one = found.explanation
     return {
         "photo": str(photo),
-        "label": explanation.label,
-        "name": name,
-        "alert": explanation.alert,
-        "certified": explanation.certificate.holds,
-        "guarantee": explanation.certificate.guarantee.value,
-        "meaning": _sentence(explanation, name),
-        "why": explanation.why(names),
-        "passes": explanation.passes,
-        "cover": str(defence.cover),
-        "rule": defence.name,
+        "label": one.label,
+        "name": found.name,
+        "alert": one.alert,
+        "certified": one.certificate.holds,
+        "guarantee": one.certificate.guarantee.value,
+        "meaning": found.sentence,
+        "why": one.why(found.names),
+        "passes": one.passes,
+        "cover": str(found.defence.cover),
+        "rule": found.defence.name,
     }
 
 
-def _print(photos: Sequence[Path], found: Sequence[Explanation], names: Sequence[str], defence: MaskedDefence) -> None:
+def _print(answers: Sequence[tuple[Path, Found]]) -> None:
     from rich.markup import escape
 
     from certmask.certificate import Guarantee
-    from certmask.cli.console import out
+    from certmask.cli.console import out, passes
 
-    for photo, one in zip(photos, found, strict=True):
+    for photo, found in answers:
+        one = found.explanation
         alert = "ALERT, this may be an attack" if one.alert else "no alert"
-        name = names[one.label]
-        said = f"{escape(str(photo))}: [bold]{name}[/bold] ({one.label}), {alert}, {one.passes} passes"
-        out.print(f"{said}\n  {_sentence(one, name)}", soft_wrap=True)
-    if defence.guarantee is not Guarantee.NONE:
-        out.print(f"by {defence.name}: {defence.cover}", soft_wrap=True)
+        said = f"{escape(str(photo))}: [bold]{escape(found.name)}[/bold] ({one.label}), {alert}, {passes(one.passes)}"
+        out.print(f"{said}\n  {escape(found.sentence)}", soft_wrap=True)
+    for defence in {found.defence.name: found.defence for _, found in answers}.values():
+        if defence.guarantee is not Guarantee.NONE:
+            out.print(f"by {defence.name}: {defence.cover}", soft_wrap=True)
 
 
-def _draw(
-    found: Sequence[Explanation],
-    inputs: Sequence[Image.Image],
-    names: Sequence[str],
-    defence: MaskedDefence,
-    path: Path,
-) -> None:
+def _draw(found: Found, image: Image.Image, path: Path) -> None:
     from certmask.cli.console import err
     from certmask.report.drawing import draw_votes
 
-    for number, (one, image) in enumerate(zip(found, inputs, strict=True)):
-        target = path if len(found) == 1 else path.with_stem(f"{path.stem}-{number + 1}")
-        title = f"{names[one.label]}{' — ALERT' if one.alert else ''}\n{one.certificate.sentence}"
-        draw_votes(image, defence.cover, one.votes, names, title, target)
-        err.print(f"drawn in {target}", markup=False, soft_wrap=True)
+    one = found.explanation
+    title = f"{found.name}{' — ALERT' if one.alert else ''}\n{one.certificate.sentence}"
+    draw_votes(image, found.defence.cover, one.votes, found.names, title, path)
+    err.print(f"drawn in {path}", markup=False, soft_wrap=True)

@@ -23,13 +23,15 @@ def report(
 ) -> None:
     """One HTML page from results files: what was proved in words, tables, plots, a gallery, provenance; no network."""
     from certmask.cli.console import out as screen
-    from certmask.errors import ResultsError
+    from certmask.cli.outputs import check_file
+    from certmask.errors import UsageError
     from certmask.report import report as forms
     from certmask.report.gallery import read_album
     from certmask.report.page import page
 
     if out.suffix in (".md", ".tex", ".csv"):
-        raise ResultsError(f"expected an HTML file for the page, got {out}")
+        raise UsageError(f"expected an HTML file for the page, got {out}")
+    check_file(out)
     found = forms.read_report(runs)
     files = {out: page(found, read_album(found, photos, gallery))}
     files |= {out.with_suffix(".md"): forms.markdown(found)} if markdown else {}

@@ -11,8 +11,10 @@ from certmask.cli.options import BackendOption, BatchOption, DeviceOption, Margi
 from certmask.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:
+    from certmask.classifier import Classifier
     from certmask.cli.choices import Choices
-    from certmask.experiments.campaign import Campaign
+    from certmask.experiments.campaign import Campaign, Named
+    from certmask.votes import Margin
 
 OUT = Path("runs/reproduce")
 
@@ -50,22 +52,31 @@ def reproduce(
 ) -> None:
     """The paper's tables and figures, and what goes beyond them: run every model on every data set, then report."""
     from certmask.cli.choices import Choices
-    from certmask.errors import CertmaskError
+    from certmask.cli.outputs import check_folder
+    from certmask.cli.usage import asked_rightly
+    from certmask.errors import UsageError
     from certmask.experiments import PAPER_MODELS, chosen
     from certmask.experiments.campaign import Campaign, named_data, named_model, patch_numbers
     from certmask.experiments.sheets import plan_table
     from certmask.experiments.trials import Limits
     from certmask.report.tables import markdown_table
 
+    with asked_rightly():
+        experiments = chosen(name)
+    check_folder(out)
     if from_ is not None:
         if model or data or images or patch_share or dry_run:
-            raise CertmaskError("expected no choice of models, data, images or patches with --from, got one")
+            raise UsageError("expected no choice of models, data, images or patches with --from, got one")
         _report(name, from_, from_ if out == OUT else out)
         return
     limits = Limits(images, few_images, most_masks, patch_numbers(patch_share))
-    experiments, models = chosen(name), [named_model(text) for text in model or PAPER_MODELS]
-    campaign = Campaign(experiments, models, [named_data(text) for text in data or []], limits, out)
-    campaign.check()
+    with asked_rightly():
+        models, sources = (
+            [named_model(text) for text in model or PAPER_MODELS],
+            [named_data(text) for text in data or []],
+        )
+        campaign = Campaign(experiments, models, sources, limits, out)
+        campaign.check()
     if dry_run:
         typer.echo(markdown_table(plan_table(campaign.planned())))
         return
@@ -75,24 +86,50 @@ def reproduce(
 
 
 def _run(campaign: Campaign, choices: Choices) -> None:
-    """Run every model on every data set."""
+    """Run every model on every data set; all that can be checked without weights is checked for all of them first."""
     from dataclasses import replace
 
+    from certmask.cli.choices import photos_for
     from certmask.cli.console import out as screen
-    from certmask.cli.console import progress_bar
-    from certmask.data import check_source, load_dataset
-    from certmask.zoo import class_aliases, framing_of
+    from certmask.cli.console import progress_bar, waiting
+    from certmask.data import check_source
 
+    if not any(experiment.patches for experiment in campaign.experiments):
+        return
     for source in campaign.data:
         check_source(source.name)
-    if any(experiment.patches for experiment in campaign.experiments):
-        campaign.run(
-            lambda model: replace(choices, model=model.name, weights=model.weights).classifier(),
-            lambda model, source, own: load_dataset(source.name, class_aliases(own), framing_of(model.name)),
-            choices.fixed_margin(),
-            lambda line: screen.print(line, markup=False),
-            progress_bar,
-        )
+    chosen = {model: replace(choices, model=model.name, weights=model.weights) for model in campaign.models}
+    for own in chosen.values():
+        own.check()
+    sets = {(model, source): photos_for(model.name, source.name) for model in chosen for source in campaign.data}
+    _check_trials(campaign, choices.fixed_margin())
+
+    def loaded(model: Named) -> Classifier:
+        with waiting(f"loading {model.label}"):
+            return chosen[model].classifier()
+
+    campaign.run(
+        loaded,
+        lambda model, source, _: sets[model, source],
+        choices.fixed_margin(),
+        lambda line: screen.print(line, markup=False),
+        progress_bar,
+    )
+
+
+def _check_trials(campaign: Campaign, margin: Margin | None) -> None:
+    """An error for a margin that proves nothing, or for results files that cannot be continued."""
+    from certmask.cli.choices import check_margin
+    from certmask.cli.outputs import check_continued
+    from certmask.cli.usage import asked_rightly
+
+    for trial in campaign.planned():
+        check_continued(trial.path(campaign.folder))
+        if margin is not None:
+            with asked_rightly():
+                defences = trial.defences(margin)
+            for defence in defences:
+                check_margin(defence.rule)
 
 
 def _report(name: str, results: Path, out: Path, *, ran: bool = False) -> None:

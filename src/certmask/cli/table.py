@@ -19,12 +19,12 @@ def table(
     from json import dumps
 
     from certmask.cli.console import out
-    from certmask.errors import CertmaskError
+    from certmask.errors import UsageError
     from certmask.report.report import Chapter, read_report
     from certmask.report.tables import TerminalTable, markdown_grid, markdown_text
 
     if json and markdown:
-        raise CertmaskError("expected either --json or --markdown, got both")
+        raise UsageError("expected either --json or --markdown, got both")
     found = read_report(runs)
     chapters: list[Chapter[Any]] = [*found.chapters, *found.attacks]
     chapters.sort(key=lambda chapter: runs.index(chapter.run.path))

@@ -52,40 +52,54 @@ def train(
     device: DeviceOption = "auto",
 ) -> None:
     """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
-    from certmask.cli.choices import pick_device
+    from certmask.cli.choices import check_engine_room, pick_device
     from certmask.cli.console import out as console
+    from certmask.cli.console import telling
+    from certmask.cli.outputs import check_folder
     from certmask.cli.sizes import make_patch, parse_size
+    from certmask.cli.usage import asked_rightly
     from certmask.data import Framing, class_folders, load_dataset
     from certmask.training import Exam, Recipe, paper_rate, starting_point, train_and_examine
-    from certmask.zoo.models import architecture_of
+    from certmask.zoo import card_of
 
-    recipe = Recipe(
-        epochs=epochs,
-        batch=batch,
-        rate=paper_rate(architecture_of(model)) if rate is None else rate,
-        decay_every=decay_every,
-        weight_decay=weight_decay,
-        cutout=cutout,
-        seed=seed,
-        optimizer=optimizer,
-        schedule=schedule,
-        warm_up=warm_up,
-        smoothing=smoothing,
-        zoom=zoom,
-        shift=shift,
-    )
-    device, classes = pick_device(device), class_folders(data)
-    size = parse_size(image, "image") if image else None
-    network, card = starting_point(model, classes, size, weights=weights, pretrained=pretrained, seed=seed)
-    exam = Exam(make_patch(patch, card.size), images, precision)
-    exam.patch.positions(card.size)
-    framing = Framing(card.crop if crop is None else crop)
+    plain = card_of(model)
+    with asked_rightly():
+        recipe = Recipe(
+            epochs=epochs,
+            batch=batch,
+            rate=paper_rate(plain.architecture) if rate is None else rate,
+            decay_every=decay_every,
+            weight_decay=weight_decay,
+            cutout=cutout,
+            seed=seed,
+            optimizer=optimizer,
+            schedule=schedule,
+            warm_up=warm_up,
+            smoothing=smoothing,
+            zoom=zoom,
+            shift=shift,
+        )
+        framing = Framing(plain.crop if crop is None else crop)
+    size, device = parse_size(image, "image") if image else None, pick_device(device)
+    exam = Exam(make_patch(patch, size or plain.size), images, precision)
+    check_engine_room("torch", precision, device)
+    check_folder(out)
+    classes = class_folders(data)
     sets = [load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation)]
+    network, card = starting_point(model, classes, size, weights=weights, pretrained=pretrained, seed=seed)
     height, width = card.size
     console.print(f"{card.architecture} at {height}×{width}, {len(sets[0])} photos of {len(classes)} classes, {device}")
     lessons, held_out = (_read(dataset, card.size) for dataset in sets)
-    card = train_and_examine(network, card, recipe, lessons, held_out, exam, out, device=device, half=half,
-                             compiled=compile, progress=lambda entry: _print_epoch(entry, recipe))  # fmt: skip
+    epoch = 0
+
+    def tell(entry: dict[str, float]) -> None:
+        nonlocal epoch
+        epoch = int(entry["epoch"])
+        _print_epoch(entry, recipe)
+
+    with telling(lambda: f"training: {100 * epoch // epochs} %, {epoch} of {epochs} epochs"):
+        card = train_and_examine(network, card, recipe, lessons, held_out, exam, out, device=device, half=half,
+                                 compiled=compile, progress=tell)  # fmt: skip
     _print_figures(card, out)
 
 
@@ -115,11 +129,8 @@ def _print_figures(card: Card, folder: Path) -> None:
 
 def _read(dataset: Dataset, size: Size) -> Lessons:
     """The photos, with a bar while they are read into memory."""
-    from rich.progress import Progress
-
-    from certmask.cli.console import err
+    from certmask.cli.console import working
     from certmask.training import read_lessons
 
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(f"reading {dataset.name}", total=len(dataset))
-        return read_lessons(dataset, size, lambda n: bar.advance(task, n))
+    with working(f"reading {dataset.name}", len(dataset), "photos") as advance:
+        return read_lessons(dataset, size, advance)

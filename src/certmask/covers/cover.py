@@ -15,6 +15,9 @@ from certmask.errors import CoverError
 from certmask.geometry import Districts, IntArray, Mask, find_districts
 from certmask.threat import Patch, Size, checked_patch, checked_size
 
+GRIDS_TOLD = "2-"
+"""How a digest begins that knows the grids."""
+
 
 @dataclass(frozen=True)
 class Cover:
@@ -116,9 +119,16 @@ class Cover:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the image size, the patch and every mask's footprint."""
-        text = json.dumps([self.image, self.patch.size, [m.footprint(self.image) for m in self.masks], self.copies])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """A short hash of the image size, the patch, every mask's footprint and the grids that masks form."""
+        return f"{GRIDS_TOLD}{_digest([*self._told, self.grids])}"
+
+    def digest_as(self, said: str) -> str:
+        """The digest as a file says it: earlier ones leave the grids out."""
+        return self.digest if said.startswith(GRIDS_TOLD) else _digest(self._told)
+
+    @property
+    def _told(self) -> list[Any]:
+        return [self.image, self.patch.size, [m.footprint(self.image) for m in self.masks], self.copies]
 
     def describe(self) -> dict[str, Any]:
         """What a results file or a certificate says about this cover."""
@@ -146,6 +156,10 @@ class Cover:
 
     def __str__(self) -> str:
         return cover_text(self._sizes())
+
+
+def _digest(told: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def cover_text(described: dict[str, Any]) -> str:

@@ -179,7 +179,7 @@ def cover_from(description: dict[str, Any]) -> Cover:
         cover = TILINGS[tiling](image, patch, mask=mask)
     else:
         cover = TILINGS[tiling](image, patch, mask, tuple(description["fold"]))
-    rebuilt = cover.describe()
+    rebuilt = {**cover.describe(), "digest": cover.digest_as(str(description.get("digest")))}
     for key in {**description, **rebuilt}:
         if description.get(key) != rebuilt.get(key):
             raise ResultsError(

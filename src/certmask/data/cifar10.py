@@ -36,6 +36,8 @@ def _folder(source: str) -> Path:
 
 def _samples(folder: Path, batches: list[str], numbers: list[int]) -> Iterator[Sample]:
     for batch in batches:
+        if not (folder / batch).is_file():
+            raise DataError(f"expected a CIFAR-10 batch, got no file at {folder / batch}")
         try:
             with (folder / batch).open("rb") as file:
                 content = _ArraysOnly(file, encoding="bytes").load()

@@ -17,8 +17,7 @@ from certmask.errors import DataError
 
 def recognises(source: str) -> bool:
     """Any file that is nothing else: what is wrong with it is found by reading it."""
-    path = Path(source)
-    return path.exists() and not path.is_dir() and not tar.recognises(source)
+    return Path(source).is_file() and not tar.recognises(source)
 
 
 def read(source: str, classes: Classes, framing: Framing) -> Dataset:
@@ -45,7 +44,7 @@ def _rows(path: Path) -> list[list[str]]:
     """The rows that are not empty, without the header."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"expected a CSV file of file and label, got {path} ({error})") from None
     if rows and [cell.strip().lower() for cell in rows[0][:2]] == ["file", "label"]:
         rows = rows[1:]

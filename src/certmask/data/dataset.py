@@ -51,7 +51,8 @@ class Dataset:
 
     def tensor(self, number: int, size: Size) -> Tensor:
         """One photo as model input, ``[3, height, width]`` in [0, 1]."""
-        return to_tensor(self.framing(self.samples[number].photo(), size))
+        sample = self.samples[number]
+        return to_tensor(self.framing(sample.photo(), size, sample.name))
 
     def tensors(self, size: Size, workers: int | None = None) -> Iterator[Tensor]:
         """All model inputs in order, decoded a little ahead by ``workers`` threads."""
@@ -66,14 +67,16 @@ class Dataset:
                 yield waiting.popleft().result()
 
     def readable(self) -> tuple[Dataset, list[str]]:
-        """The photos that can be read, and one line for each that cannot."""
+        """The photos that can be read, and one line for each that cannot; an error if none can."""
         good, bad = [], []
         for sample in self.samples:
             try:
-                sample.photo()
+                self.framing.check(sample.photo(), sample.name)
                 good.append(sample)
             except DataError as error:
                 bad.append(str(error))
+        if not good:
+            raise DataError(f"expected photos that can be read in {self.name}, got {len(bad)} that cannot: {bad[0]}")
         return replace(self, samples=tuple(good)), bad
 
     def spread(self, count: int | None) -> Dataset:

@@ -31,15 +31,19 @@ class Framing:
         if self.resampling not in RESAMPLINGS:
             raise DataError(f"expected resampling by {', '.join(RESAMPLINGS)}, got {self.resampling!r}")
 
-    def __call__(self, photo: Image.Image, size: Size) -> Image.Image:
+    def __call__(self, photo: Image.Image, size: Size, name: str = "a photo") -> Image.Image:
         """The part of the photo that the model sees, ``size`` as (height, width)."""
         height, width = size
-        if max(photo.size) > 200 * min(photo.size):
-            raise DataError(f"expected a photo less than 200 times as long as wide, got {photo.width}×{photo.height}")
+        self.check(photo, name)
         resized = self._resized(photo, size)
         photo = photo.resize(resized, RESAMPLINGS[self.resampling]) if resized != photo.size else photo
         left, top = (photo.width - width) // 2, (photo.height - height) // 2
         return photo.crop((left, top, left + width, top + height))
+
+    def check(self, photo: Image.Image, name: str) -> None:
+        """An error for a photo of which next to nothing would be seen."""
+        if max(photo.size) > 200 * min(photo.size):
+            raise DataError(f"expected {name} less than 200 times as long as wide, got {photo.width}×{photo.height}")
 
     def _resized(self, photo: Image.Image, size: Size) -> tuple[int, int]:
         """Width and height before the cut."""

@@ -21,6 +21,9 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", 
 def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
     """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
     name = name or str(source)
+    if isinstance(source, Path) and not source.is_file():
+        got = "something else than a file" if source.exists() else "nothing"
+        raise DataError(f"expected an image file, got {got} at {name}")
     try:
         with Image.open(source) as file:
             photo = ImageOps.exif_transpose(file)
@@ -30,8 +33,6 @@ def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
                 photo = photo.convert("RGBA")
                 photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
             return photo.convert("RGB")
-    except FileNotFoundError:
-        raise DataError(f"expected an image file, got nothing at {name}") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"expected a readable image in {name}, got {_reason(error)}") from None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from certmask.certificate import Certificate
+from certmask.certificate import Certificate, class_name
 from certmask.defences.masked import MaskedDefence
 from certmask.defences.protocol import asked_marks, noted
 from certmask.engine import Engine
@@ -39,7 +39,7 @@ class Explanation:
     def why(self, names: Sequence[str] | None = None) -> str:
         """The reason in one sentence."""
         counts = Counter(self.claims).most_common()
-        said = [f"{n} {'claims' if n == 1 else 'claim'} {names[c] if names else f'class {c}'}" for c, n in counts]
+        said = [f"{n} {'claims' if n == 1 else 'claim'} {class_name(c, names or ())}" for c, n in counts]
         if len(said) == 1:
             return f"all {len(self.claims)} places agree"
         duels = f"; {self.duels} passes with two masks decided between them" if self.duels else ""
@@ -55,7 +55,7 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
         labels = np.array([decision.label for decision in decisions])
         marks = asked_marks(store, asked)
         duels = (marks & (store.passes.sizes > 1)).sum(axis=1)
-        holds = yield from defence.certifying(engine, store, labels)
+        holds = yield from defence.certifying(engine, store, np.maximum(labels, 0))  # where all is silent, none does
         claims = yield from defence.rule.claims(votes)
         singles = votes.ballot.singles[None]
         yield votes.ask(singles)
@@ -74,5 +74,5 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
             for n, decision in enumerate(decisions)
         ]
 
-    findings = sorted(engine.run(images, program, clean=False), key=lambda finding: finding.number)
+    findings = sorted(engine.run(images, program), key=lambda finding: finding.number)
     return [finding.value for finding in findings]

@@ -75,15 +75,11 @@ def defence_from(description: dict[str, Any]) -> MaskedDefence:
         raise ResultsError(f"{error} in defence {name!r}") from None
     except (KeyError, TypeError, CertmaskError) as error:
         raise ResultsError(f"expected a defence that can be rebuilt, got {name!r} ({error})") from None
-    _check_same(description, defence.describe(), name)
+    said, rebuilt = description["rule"], defence.rule.describe()
+    for key in {**said, **rebuilt}:
+        if said.get(key) != rebuilt.get(key):
+            raise ResultsError(
+                f"expected the rule of defence {name!r} with {key} {said.get(key)!r}, "
+                f"got {rebuilt.get(key)!r} when it was rebuilt"
+            )
     return defence
-
-
-def _check_same(said: dict[str, Any], rebuilt: dict[str, Any], name: str) -> None:
-    for part in ("cover", "rule"):
-        for key in {**said[part], **rebuilt[part]}:
-            if said[part].get(key) != rebuilt[part].get(key):
-                raise ResultsError(
-                    f"expected the {part} of defence {name!r} with {key} {said[part].get(key)!r}, "
-                    f"got {rebuilt[part].get(key)!r} when it was rebuilt"
-                )

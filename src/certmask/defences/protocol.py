@@ -126,7 +126,7 @@ def examine(
         return [[of_all[place] for of_all in found] for place in range(len(numbers))]
 
     passes = sum(defence.most_passes for defence in defences)
-    return engine.run(images, program, clean=labels is not None, archive=archive, most_passes=passes)
+    return engine.run(images, program, archive=archive, most_passes=passes)
 
 
 def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: IntArray | None) -> Asking[list[Outcome]]:

@@ -32,7 +32,10 @@ Labels = Tensor | npt.NDArray[Any] | Sequence[int]
 
 @dataclass(frozen=True)
 class Answer:
-    """What the defence says about a batch: classes, alerts, and passes spent per image."""
+    """What the defence says about a batch: classes, alerts, and passes spent per image.
+
+    An image about which the model gives no numbers at all has the class -1, and an alert.
+    """
 
     labels: Tensor
     alerts: Tensor
@@ -143,13 +146,15 @@ class Defence:
         truth = checked_labels(labels, len(images))
         dataset = pictures(images, truth, names)
         with self._one_at_a_time:
+            self.engine.fingerprint()
             found = {row["image"]: row for row in certified_rows(self.engine, dataset, [self.defence])}
+            self.engine.check_unchanged()
         rows = tuple(found[sample.name] for sample in dataset.samples)
         outcomes = [Outcome(**row["defences"][self.defence.name]) for row in rows]
-        function = self.engine.describe()
+        functions = {batch: self.engine.describe(batch) for batch in {row["batch"] for row in rows}}
         certificates = tuple(
-            self.defence.certificate(label, bool(outcome.certified), function)
-            for label, outcome in zip(truth, outcomes, strict=True)
+            self.defence.certificate(row["label"], bool(outcome.certified), functions[row["batch"]])
+            for row, outcome in zip(rows, outcomes, strict=True)
         )
         header = run_header(self.engine, dataset, [self.defence])
         return Proof(certificates, _answer(outcomes), torch.tensor(truth), self.defence.guarantee, header, rows)

@@ -26,6 +26,7 @@ from certmask.results.run import Run, read_run
 from certmask.rules import Rule
 from certmask.rules.registry import likes_many, option_name, rule_of
 from certmask.threat import Patch, Size, checked_patch
+from certmask.votes import Margin
 
 Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
 RULES = ("undefended", "jury-recovery")
@@ -75,7 +76,7 @@ def certify(
     cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
     out: the results file, which is continued if it is there; None takes one in a new temporary folder
     images: only so many, evenly spaced
-    margin: for rules given by name; ``auto`` measures it on some of the photos
+    margin: for rules given by name, in what each reads; ``auto`` measures it on some of the photos
     framing: how photos become the model's input, or the share that a centre crop keeps; None takes what belongs to a
         model that was given by name, else 0.875
     fill: the colour of the masks, or one number for a grey; None takes the classifier's mean
@@ -94,7 +95,7 @@ def certify(
     covers = [cover or _cover(ready.size, patch, rule) for rule in wanted.values()]
     engine = Engine(ready, covers, fill=fill_colour(fill))
     path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
-    lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else margin
+    lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else _given(margin)
     made = zip(covers, wanted.items(), strict=True)
     defences = [MaskedDefence(own, _rule(rule, lead), name) for own, (name, rule) in made]
     certify_run(engine, dataset, defences, path, votes=None if votes is None else Path(votes), progress=progress)
@@ -135,8 +136,14 @@ def _named(rules: Sequence[Rule | str] | Rule | str) -> dict[str, Rule | str]:
     return dict(checked)
 
 
-def _rule(rule: Rule | str, margin: float | str) -> Rule:
-    """A rule by name is told the margin, unless it promises nothing."""
+def _given(margin: Any) -> Margin:
+    if isinstance(margin, bool) or not isinstance(margin, (int, float)):
+        raise CertmaskError(f"expected a margin as a number or 'auto', got {margin!r}")
+    return Margin(margin, margin)
+
+
+def _rule(rule: Rule | str, margin: Margin) -> Rule:
+    """A rule by name is told the margin in its own unit, unless it promises nothing."""
     sure = {} if rule_of(rule).guarantee is Guarantee.NONE else {"margin": margin}
     return rule_of(rule, **sure)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,11 +16,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from certmask.backends.devices import settings
 from certmask.classifier import Classifier, Colour, tensors_digest
 from certmask.covers import Cover
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
+from certmask.function import check_function
 from certmask.geometry import Mask
 from certmask.results.file import provenance
 from certmask.rules import Rule
@@ -29,8 +32,6 @@ from certmask.zoo import is_known, load_architecture
 from certmask.zoo.checkpoint import load_weights
 
 DEFENCE_FORMAT = 1
-MACHINE = ("device",)
-"""What may differ between saving and loading: the machine, whose rounding the margin absorbs."""
 
 
 def write_defence(path: Path, engine: Engine, defence: MaskedDefence) -> None:
@@ -47,6 +48,7 @@ def write_defence(path: Path, engine: Engine, defence: MaskedDefence) -> None:
         "grids": cover.grids,
         "tensors_sha256": tensors_digest(tensors.items()),
         "versions": provenance(),
+        "settings": settings(),
     }
     if path.suffix != ".safetensors":
         raise ClassifierError(f"expected a file that ends in .safetensors, got {path}")
@@ -84,17 +86,17 @@ def read_defence(
             raise
         raise ClassifierError(f"expected a saved defence in {path}, got one without {error}") from None
     classifier.weights = said["weights_sha256"]  # the file's tensors are those, in the precision they compute in
-    engine = Engine(classifier, [defence.cover], fill=fill)
     _check_same(about["defence"], defence.describe(), path)
-    _check_same(said, engine.describe(), path)
+    for note in check_function(about, Engine(classifier, [defence.cover], fill=fill), [defence.rule], str(path)):
+        warnings.warn(note, stacklevel=3)
     return classifier, defence, fill
 
 
 def _check_same(said: dict[str, Any], found: dict[str, Any], path: Path) -> None:
-    """Refuse what is not the function that was saved, naming the first thing that differs."""
+    """Refuse what is not the defence that was saved, naming the first thing that differs."""
     found = json.loads(json.dumps(found))
     for key in {**said, **found}:
-        if key not in MACHINE and said.get(key) != found.get(key):
+        if said.get(key) != found.get(key):
             raise ClassifierError(
                 f"expected the defence that was saved in {path}, with {key} {said.get(key)!r}, got {found.get(key)!r}"
             )

@@ -29,16 +29,17 @@ class KeptVotes:
     """A folder of votes. ``digests[n]`` names the n-th picture by its pixels; it may grow while pictures are read.
 
     A file's name holds the picture's hash and that of the function: its description (weights, precision, batch, fill,
-    …), torch's version, and what it says about two fixed pictures, so that a network whose layers are called as before
-    but do something else is another function. A callable without weights is refused.
+    …) with its fingerprint, so that a network whose layers are called as before but do something else is another
+    function, and torch's version. A callable without weights is refused.
     """
 
     def __init__(self, folder: Path, engine: Engine, digests: list[str]) -> None:
         self.folder, self.engine, self.digests = folder, engine, digests
         if engine.classifier.weights == UNKNOWN:
             raise VoteError(f"expected a model whose weights can be hashed, got {engine.classifier.name}, a callable")
-        self._behaviour = _behaviour(engine)
-        self._function = self._described()
+        function = json.dumps([engine.describe(), torch.__version__], sort_keys=True)
+        self._function = hashlib.sha256(function.encode()).hexdigest()[:16]
+        self._batch = engine.classifier.batch
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -48,12 +49,13 @@ class KeptVotes:
         """Where the votes about one picture lie."""
         return self.folder / f"{self.digests[number]}-{self._function}.safetensors"
 
-    def _described(self) -> str:
-        function = json.dumps([self.engine.describe(), torch.__version__, self._behaviour], sort_keys=True)
-        return hashlib.sha256(function.encode()).hexdigest()[:16]
-
     def recall(self, number: int, passes: Passes) -> tuple[IntArray, Tensor]:
-        """Passes ``[n]`` whose masks all belong to this engine, and their probabilities ``[n, classes]``."""
+        """Passes ``[n]`` whose masks all belong to this engine, and their probabilities ``[n, classes]``.
+
+        None once the batch was halved for want of memory: then the function is another one.
+        """
+        if self.engine.classifier.batch != self._batch:
+            return np.empty(0, dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
         footprints, sets, probabilities = self._read(number)
         known = _renumbered(sets, self.engine.forward.masks.numbers(footprints))
         few = (sets != NONE).sum(axis=1) <= self.engine.forward.together
@@ -63,9 +65,9 @@ class KeptVotes:
     def keep(self, number: int, passes: Passes, made: IntArray, probabilities: Tensor) -> None:
         """Write down all votes about one picture, beside those of other engines; a reader never sees half a file.
 
-        Nothing is written once the batch was halved for want of memory: then it is not clear which function said what.
+        Nothing is written once the batch was halved.
         """
-        if self._described() != self._function:
+        if self.engine.classifier.batch != self._batch:
             return
         masks, before, old = self._read(number)
         foreign = (_renumbered(before, self.engine.forward.masks.numbers(masks)) == STRANGER).any(axis=1)
@@ -108,13 +110,6 @@ class KeptVotes:
             half.replace(path)
         except (OSError, SafetensorError) as error:
             raise VoteError(f"expected room for votes in {self.folder}, got {error}") from None
-
-
-def _behaviour(engine: Engine) -> str:
-    """A hash of what the classifier says about two fixed pictures of noise, light and dark."""
-    chance = torch.Generator().manual_seed(0)
-    pictures = torch.rand(2, 3, *engine.classifier.size, generator=chance) * torch.tensor([1.0, 0.5]).view(2, 1, 1, 1)
-    return hashlib.sha256(engine.classifier(pictures).cpu().numpy().tobytes()).hexdigest()
 
 
 def _renumbered(sets: IntArray, own: IntArray) -> IntArray:

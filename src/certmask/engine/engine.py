@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from certmask.classifier import Classifier, Colour
+from certmask.company import ROUNDING
 from certmask.covers import Cover
+from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.forward import Forward
-from certmask.errors import CertmaskError, CoverError
+from certmask.errors import CertmaskError, ChangedModelError, CoverError
 from certmask.geometry import IntArray
 from certmask.passes import Ask, Ballot, Passes
 from certmask.rules.rule import Asking
@@ -38,12 +40,18 @@ returns one finding per image."""
 
 @dataclass
 class Finding(Generic[T]):
-    """A program's result on one image; ``passes`` are those that were really made, ``seconds`` its cohort's mean."""
+    """A program's result on one image; ``passes`` are those that were really made, ``seconds`` its cohort's mean.
+
+    ``batch`` is the shape in which all its votes were made; ``silent`` counts those that are no numbers, of ``votes``.
+    """
 
     number: int
     value: T
     passes: int
     seconds: float
+    batch: int
+    votes: int
+    silent: int
 
 
 class Archive(Protocol):
@@ -71,10 +79,11 @@ class _Cohort(Generic[T]):
 
 @dataclass
 class _Flight(Generic[T]):
-    """A batch under way: the cohorts that have all they asked for once it has landed."""
+    """A batch under way: the cohorts that have all they asked for once it has landed, and the canary's heads in it."""
 
     cohorts: list[_Cohort[T]]
     landed: torch.cuda.Event | None
+    canary: Tensor
 
 
 class Engine:
@@ -106,6 +115,7 @@ class Engine:
         most = COHORT.get(classifier.device.type, 1) if cohort is None else cohort
         self.cohort = max(min(most, self.forward.slots), 1)
         self._busy = Lock()
+        self._fingerprints: dict[int, Fingerprint] = {}
         self._aside = _urgent_stream(classifier.device)
         self._ahead = AHEAD if self._aside else 1
 
@@ -118,29 +128,50 @@ class Engine:
     def __repr__(self) -> str:
         return f"Engine({self.classifier!r}, {len(self.forward.masks)} masks)"
 
-    def describe(self) -> dict[str, Any]:
-        """The function that is certified: the classifier and the colour of its masks."""
-        return {**self.classifier.describe(), "fill": list(self.fill)}
+    def describe(self, batch: int | None = None) -> dict[str, Any]:
+        """The function that is certified: the classifier, the colour of its masks, and a fingerprint of behaviour.
+
+        ``batch`` asks for the function that it was before memory ran out and batches were halved.
+        """
+        self.fingerprint()  # may halve the batch, or find that the model cannot be compiled
+        shape = self.classifier.batch if batch is None else batch
+        fingerprint = self._fingerprints[shape].describe()
+        return {**self.classifier.describe(), "batch": shape, "fill": list(self.fill), "fingerprint": fingerprint}
+
+    def fingerprint(self) -> Fingerprint:
+        """What the function says about fixed pictures, asked once for each shape of batch."""
+        self.forward.warm_up()
+        if self.classifier.batch not in self._fingerprints:
+            self._fingerprints[self.classifier.batch] = self.forward.fingerprint()
+        return self._fingerprints[self.classifier.batch]
+
+    def check_unchanged(self) -> None:
+        """An error if the function answers otherwise about the fixed pictures than when it was first asked."""
+        changed = self.forward.fingerprint().changes(self.fingerprint()).probability
+        if changed > ROUNDING[self.classifier.precision]:
+            raise ChangedModelError(
+                f"expected {self.classifier.name} to answer as it did at first, got a lead on a fixed picture that "
+                f"changed by {changed:.2g}: it keeps state or was changed, and what it certified since is void"
+            )
 
     def run(
         self,
         images: Iterable[Tensor],
         program: Program[T],
         *,
-        clean: bool = True,
         archive: Archive | None = None,
         most_passes: int | None = None,
     ) -> Iterator[Finding[T]]:
         """Findings in the order in which they are ready; ``program`` is called with cohorts of images' numbers.
 
-        On ``clean`` images a vote that is NaN or infinite is an error. On others a patch may have brought it about: it
-        counts for no class, and only an image without any vote is an error. What ``archive`` has is not made again.
+        A vote that is NaN or infinite counts for no class. What ``archive`` has is not made again. Where memory runs
+        out, batches are halved and unfinished images start again: no image has votes from two shapes of batch.
         ``most_passes`` is what one image can take, if that is known: a cohort's votes then fit into memory.
         """
         if not self._busy.acquire(blocking=False):
             raise CertmaskError("expected one run at a time on an engine, got a second one before the first had ended")
         try:
-            yield from self._run(images, program, clean, archive, self._cohort_size(most_passes))
+            yield from self._run(images, program, archive, self._cohort_size(most_passes))
         finally:
             self._busy.release()
 
@@ -150,7 +181,7 @@ class Engine:
         return max(min(self.cohort, self.memory // (passes * self.classifier.classes * 4)), 1)
 
     def _run(
-        self, images: Iterable[Tensor], program: Program[T], clean: bool, archive: Archive | None, size: int
+        self, images: Iterable[Tensor], program: Program[T], archive: Archive | None, size: int
     ) -> Iterator[Finding[T]]:
         self.forward.warm_up()
         if self._aside:
@@ -161,22 +192,54 @@ class Engine:
         flight: deque[_Flight[T]] = deque()
         more = True
         while more or cohorts:
-            while len(flight) < self._ahead and self._pending(cohorts) >= self.classifier.batch:
-                self._launch(cohorts, flight)
-            if not flight and self._pending(cohorts):
-                self._launch(cohorts, flight)
-            ready = flight.popleft() if flight else _Flight[T]([], None)
+            try:
+                self._fly(cohorts, flight)
+            except torch.OutOfMemoryError:
+                ready = self._start_again(cohorts, flight, program)
+            else:
+                ready = self._landed(flight)
             findings: list[Finding[T]] = []
-            with self._beside(ready.landed):
-                for cohort in ready.cohorts:
-                    findings += self._advance(cohort, cohorts, clean, archive)
+            with self._beside():
+                for cohort in ready:
+                    findings += self._advance(cohort, cohorts, archive)
                 while more and len(self._free) >= size and self._room(cohorts):
                     admitted = list(islice(waiting, size))
                     more = len(admitted) == size
                     if admitted:
                         cohorts.append(self._admit(admitted, program, archive))
-                        findings += self._advance(cohorts[-1], cohorts, clean, archive)
+                        findings += self._advance(cohorts[-1], cohorts, archive)
             yield from findings
+
+    def _fly(self, cohorts: list[_Cohort[T]], flight: deque[_Flight[T]]) -> None:
+        """Start as many full batches as may be under way; one that is not full only where nothing else is."""
+        while len(flight) < self._ahead and self._pending(cohorts) >= self.classifier.batch:
+            self._launch(cohorts, flight)
+        if not flight and self._pending(cohorts):
+            self._launch(cohorts, flight)
+
+    def _landed(self, flight: deque[_Flight[T]]) -> list[_Cohort[T]]:
+        """Wait for the batch that was started first; the cohorts that can go on after it."""
+        if not flight:
+            return []
+        first = flight.popleft()
+        if first.landed is not None:
+            first.landed.synchronize()
+        self.forward.check_canary(first.canary.numpy())
+        return first.cohorts
+
+    def _start_again(
+        self, cohorts: list[_Cohort[T]], flight: deque[_Flight[T]], program: Program[T]
+    ) -> list[_Cohort[T]]:
+        """Halve the batch and forget every vote of unfinished images, which were made in another shape."""
+        if self._aside:
+            torch.cuda.synchronize(self.classifier.device)
+        flight.clear()
+        self.classifier.halve()
+        self.forward.warm_up()
+        for cohort in cohorts:
+            cohort.store = VoteStore(len(cohort.numbers), self.passes, self.classifier.classes, self.classifier.device)
+            cohort.asking, cohort.pending = program(cohort.numbers, cohort.store), Ask.nothing()
+        return list(cohorts)
 
     @staticmethod
     def _pending(cohorts: list[_Cohort[T]]) -> int:
@@ -203,31 +266,23 @@ class Engine:
         fits = votes * self.classifier.classes * 4 < self.memory
         return not cohorts or (pending < (self._ahead + 1) * self.classifier.batch and fits)
 
-    def _advance(
-        self, cohort: _Cohort[T], cohorts: list[_Cohort[T]], clean: bool, archive: Archive | None
-    ) -> Iterator[Finding[T]]:
+    def _advance(self, cohort: _Cohort[T], cohorts: list[_Cohort[T]], archive: Archive | None) -> Iterator[Finding[T]]:
         """Let a program go on until it asks for passes that are not there yet, or ends."""
         start = time.perf_counter()
         while not len(cohort.pending):
             try:
                 cohort.pending = cohort.store.missing(next(cohort.asking))
             except StopIteration as stop:
-                self._check_voices(cohort.store, clean)
                 cohorts.remove(cohort)
                 self._free += cohort.slots.tolist()
                 seconds = (cohort.seconds + time.perf_counter() - start) / len(cohort.numbers)
                 for place, (number, value) in enumerate(zip(cohort.numbers, stop.value, strict=True)):
                     if archive is not None and cohort.made[place]:
                         archive.keep(number, self.passes, *cohort.store.cast(place))
-                    yield Finding(number, value, int(cohort.made[place]), seconds)
+                    made, voices = int(cohort.made[place]), cohort.store.voices(place)
+                    yield Finding(number, value, made, seconds, self.classifier.batch, *voices)
                 return
         cohort.seconds += time.perf_counter() - start
-
-    def _check_voices(self, store: VoteStore, clean: bool) -> None:
-        for picture in range(store.pictures):
-            silent = store.heads()[store.rows_of(picture), 1] == 0
-            if silent.any() if clean else silent.all():
-                raise self.classifier.no_numbers() from None
 
     def _launch(self, cohorts: list[_Cohort[T]], flight: deque[_Flight[T]]) -> None:
         """Fill one batch from the cohorts in order and start it; what it completes can go on when it has landed."""
@@ -245,13 +300,7 @@ class Engine:
             torch.cuda.current_stream(self.classifier.device).wait_stream(self._aside)
         slots = np.concatenate([cohort.slots[taken.pictures] for cohort, taken in share])
         sets = self.passes.sets(np.concatenate([taken.passes for _, taken in share]))
-        try:
-            outputs, heads = self.forward(slots, sets)
-        except torch.OutOfMemoryError:
-            for cohort, taken in share:
-                cohort.pending = Ask.joined([taken, cohort.pending])
-            self.classifier.halve()
-            return
+        outputs, heads = self.forward(slots, sets)
         begin = 0
         for cohort, taken in share:
             part = slice(begin, begin + len(taken))
@@ -264,15 +313,11 @@ class Engine:
         if self.progress:
             self.progress(begin)
         landed = torch.cuda.current_stream(self.classifier.device).record_event() if self._aside else None
-        flight.append(_Flight([cohort for cohort, _ in share if not len(cohort.pending)], landed))
+        flight.append(_Flight([cohort for cohort, _ in share if not len(cohort.pending)], landed, heads[begin:]))
 
-    def _beside(self, landed: torch.cuda.Event | None) -> Any:
-        """Work beside the batches that are under way, after everything up to one that has landed."""
-        if self._aside is None:
-            return nullcontext()
-        if landed is not None:
-            landed.synchronize()
-        return torch.cuda.stream(self._aside)
+    def _beside(self) -> Any:
+        """Work beside the batches that are under way."""
+        return nullcontext() if self._aside is None else torch.cuda.stream(self._aside)
 
 
 def _urgent_stream(device: torch.device) -> Any:

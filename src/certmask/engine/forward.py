@@ -10,18 +10,22 @@ import torch
 from torch import Tensor
 
 from certmask.classifier import Classifier, Colour, as_deployed, checked_images, compile_options, float32_mode
+from certmask.company import ROUNDING, probes
 from certmask.covers import Cover
+from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.masking import MaskTable
-from certmask.errors import ClassifierError, VoteError
+from certmask.errors import ChangedModelError, ClassifierError, VoteError
 from certmask.geometry import IntArray
 from certmask.passes import NONE
-from certmask.votes import head_of
+from certmask.votes import FloatArray, as_votes, head_of
 
 
 class Forward:
     """Keeps the images in work on the device; only image slots and mask numbers travel per batch.
 
-    Masking, normalization, model and softmax are one function; on a GPU it is compiled once for its fixed shape.
+    Masking, normalization, model and softmax are one function; on a GPU it is compiled once for its fixed shape. What
+    is left of a batch is filled up with a fixed picture, the canary: should the answer about it ever change, the model
+    is no function of one picture, or another one than it was.
     """
 
     def __init__(self, classifier: Classifier, covers: Sequence[Cover], fill: Colour, together: int = 2) -> None:
@@ -31,11 +35,12 @@ class Forward:
         self.masks = MaskTable(covers, classifier.size, classifier.device)
         self.slots, self.together = 2 * classifier.batch, together
         self._fill = torch.tensor(fill, device=classifier.device).view(1, 3, 1, 1)
-        self._images = torch.zeros(self.slots, 3, *classifier.size, device=classifier.device)
+        self._images = torch.zeros(self.slots + 2, 3, *classifier.size, device=classifier.device)
+        self._images[self.slots :] = probes(classifier.size)[:2].to(classifier.device)
         self._step = self._compiled() if classifier.compiled else self._plain_step
         self._staging: Tensor | None = None
         self._staged: torch.cuda.Event | None = None
-        self._warm = False
+        self._canary: dict[int, FloatArray] = {}
         self.bytes_sent = 0
 
     def _compiled(self) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -65,10 +70,10 @@ class Forward:
 
     def warm_up(self) -> None:
         """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""
-        if self._warm:
+        if self.classifier.batch in self._canary:
             return
         try:
-            self(np.zeros(1, dtype=np.int64), np.full((1, 1), NONE))
+            _, heads = self._filled(np.array([self.slots]), np.full((1, 1), NONE))
         except torch.OutOfMemoryError:
             self.classifier.halve()
             self.warm_up()
@@ -79,17 +84,42 @@ class Forward:
             warnings.warn(f"{self.classifier.name} runs uncompiled: {reason}", stacklevel=2)
             self.classifier.compiled = False
             self._step = self._plain_step
-        self._warm = True
+            self.warm_up()
+        else:
+            self._canary[self.classifier.batch] = heads[0].cpu().numpy()
+
+    def check_canary(self, heads: FloatArray) -> None:
+        """An error if the canary's heads ``[n, 3]``, from the end of a batch, are not what they were at first."""
+        change = np.abs(heads[:, 1:] - self._canary[self.classifier.batch][1:]).max(initial=0.0)
+        if change > ROUNDING[self.classifier.precision]:
+            raise ChangedModelError(
+                f"expected the same answer from {self.classifier.name} about a fixed picture in every batch, got a "
+                f"probability that changed by {change:.2g}: it keeps state, looks at other pictures, or was changed"
+            )
+
+    def fingerprint(self) -> Fingerprint:
+        """What the function says about two fixed pictures, each bare and with its middle hidden."""
+        self.warm_up()
+        slots = self.slots + np.array([0, 0, 1, 1])
+        sets = np.array([[NONE], [self.masks.probe], [NONE], [self.masks.probe]])
+        parts = np.split(np.arange(len(slots)), range(self.classifier.batch, len(slots), self.classifier.batch))
+        return Fingerprint(torch.cat([self._filled(slots[n], sets[n])[0][: len(n)].cpu() for n in parts]))
 
     @torch.inference_mode()
     def __call__(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
-        """Probabilities ``[batch, classes]`` and heads of the images in ``slots [n]`` under ``sets [n, masks]``.
+        """Votes ``[batch, classes]`` and heads of the images in ``slots [n]`` under ``sets [n, masks]``.
 
-        The heads are on the host, or on their way there until the device has done what it was given so far.
+        What follows the first ``n`` is about the canary. The heads are on the host, or on their way there until the
+        device has done what it was given so far.
         """
-        batch = self.classifier.batch
-        outputs, heads = self.unpadded(_padded(slots, batch), _padded(sets, batch))
+        outputs, heads = self._filled(slots, sets)
         return outputs, heads if heads.device.type == "cpu" else self._fetch(heads)
+
+    def _filled(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
+        """The same, all on the device: a batch that is filled up with the canary, bare."""
+        empty = self.classifier.batch - len(slots)
+        canaries = np.full(empty, self.slots), np.full((empty, sets.shape[1]), NONE)
+        return self.unpadded(np.concatenate([slots, canaries[0]]), np.concatenate([sets, canaries[1]]))
 
     @torch.inference_mode()
     def unpadded(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
@@ -113,18 +143,16 @@ class Forward:
     def _plain_step(self, images: Tensor, slots: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Mask, classify, summarize; no shape here depends on how many masks there are, so one compilation does.
 
-        Where the network gives no numbers (a patch may bring that about) no class gets a vote: all zeros.
+        Where the network gives no numbers (a patch may bring that about) the vote is silent.
         """
-        outputs = self.classifier.probabilities(self._hide(images[slots], rows, columns))
-        outputs = torch.where(outputs.isfinite().all(dim=1, keepdim=True), outputs, 0.0)
+        outputs = as_votes(self.classifier.probabilities(self._hide(images[slots], rows, columns)))
         return outputs, head_of(outputs)
+
+    def shown(self, images: Tensor, sets: Tensor) -> Tensor:
+        """What the network is shown of each image ``[n, 3, H, W]`` under its set of masks ``[n, masks]``."""
+        return self._hide(images, self.masks.rows[sets], self.masks.columns[sets])
 
     def _hide(self, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Fill what any mask of a set covers: ``rows [n, masks, height]``, ``columns [n, masks, width]``."""
         hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
         return torch.where(hidden[:, None], self._fill, images)
-
-
-def _padded(rows: IntArray, length: int) -> IntArray:
-    """Repeat the last row until there are ``length`` rows."""
-    return np.concatenate([rows, np.repeat(rows[-1:], length - len(rows), axis=0)])

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from certmask.engine import Engine
+from certmask.votes import Margin, lead_changes
 
 
-def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> float:
-    """Twice the largest change of a probability when the same masked image travels in a batch of another shape.
+def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> Margin:
+    """The most by which a lead changes when the same masked image travels in another place or another batch shape.
 
-    A lead is a difference of two probabilities, so a verdict that leads by more than this margin keeps its winner
-    under any change of that size. With the engine's fixed batch shape the change is normally zero.
+    A verdict that leads by more than this keeps its winner under any change of that size. With the engine's fixed
+    batch shape the change is normally zero.
     """
     classifier, forward = engine.classifier, engine.forward
     forward.warm_up()
@@ -27,10 +28,9 @@ def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> 
     shipped, _ = forward(slots, pairs)
     order = chosen.permutation(classifier.batch)
     moved, _ = forward(slots[order], pairs[order])
-    deviation = (moved - shipped[torch.from_numpy(order).to(shipped.device)]).abs().max()
+    back = torch.from_numpy(np.argsort(order)).to(moved.device)
     half = max(classifier.batch // 2, 1)
-    for start in range(0, classifier.batch - half + 1, half):
-        part = slice(start, start + half)
-        other, _ = forward.unpadded(slots[part], pairs[part])
-        deviation = torch.maximum(deviation, (other - shipped[part]).abs().max())
-    return 2 * float(deviation)
+    parts = [slice(start, start + half) for start in range(0, classifier.batch - half + 1, half)]
+    others = torch.cat([forward.unpadded(slots[part], pairs[part])[0] for part in parts])
+    changes = lead_changes(shipped, moved[back]), lead_changes(shipped[: len(others)], others)
+    return Margin(*map(max, *changes))

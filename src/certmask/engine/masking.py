@@ -21,6 +21,7 @@ Footprint = tuple[tuple[Span, ...], tuple[Span, ...]]
 class MaskTable:
     """The distinct masks of several covers of one image size, numbered; the last row stands for "no mask".
 
+    The row before it, of number ``probe``, hides the middle of a fixed picture, whatever the covers are.
     Mask ``i`` blanks out pixel ``(y, x)`` where ``rows[i, y] & columns[i, x]``, wrapped or not.
     """
 
@@ -34,8 +35,9 @@ class MaskTable:
         different = dict.fromkeys(m.footprint(image) for cover in covers for m in cover.masks)
         self._number: dict[Any, int] = {footprint: number for number, footprint in enumerate(different)}
         self._image = image
-        self.rows = _indicator([f[0] for f in self._number], image[0]).to(device)
-        self.columns = _indicator([f[1] for f in self._number], image[1]).to(device)
+        self.probe = len(self._number)
+        self.rows = _indicator([*(f[0] for f in self._number), _middle(image[0])], image[0]).to(device)
+        self.columns = _indicator([*(f[1] for f in self._number), _middle(image[1])], image[1]).to(device)
 
     def __len__(self) -> int:
         return len(self._number)
@@ -52,6 +54,10 @@ class MaskTable:
     def numbers(self, listed: Iterable[Any]) -> IntArray:
         """Where masks with these pixels, as a file lists them, stand in this table; -1 for one that is not here."""
         return np.array([self._number.get(footprint_from(mask), -1) for mask in listed], dtype=np.int64)
+
+
+def _middle(length: int) -> tuple[Span]:
+    return ((length // 4, length - length // 4),)
 
 
 def footprint_from(listed: Any) -> Footprint:

@@ -16,10 +16,8 @@ from certmask.data import Dataset
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, check_patches, trials
-from certmask.threat import Size
-from certmask.zoo.card import read_card
-from certmask.zoo.models import checkpoint_path, short_name, timm_name
-from certmask.zoo.timm_import import import_timm
+from certmask.votes import Margin
+from certmask.zoo.models import card_of, short_name
 
 
 @dataclass(frozen=True)
@@ -92,10 +90,10 @@ class Campaign:
             for experiment in self.experiments
             for model in self.models
             for source in self.data
-            for trial in trials(experiment, model.label, source.label, input_size(model.name), self.limits)
+            for trial in trials(experiment, model.label, source.label, card_of(model.name).size, self.limits)
         ]
 
-    def run(self, model_of: LoadModel, data_of: LoadData, fixed: float | None, say: Say, bar: Bar) -> None:
+    def run(self, model_of: LoadModel, data_of: LoadData, fixed: Margin | None, say: Say, bar: Bar) -> None:
         """Do, or continue, every trial; without a ``fixed`` margin one is measured for each model and data set."""
         for model in self.models:
             torch.compiler.reset()  # torch stops compiling after a few models
@@ -108,34 +106,19 @@ class Campaign:
                         margin = own if margin is None else margin
 
     def _perform(
-        self, trial: Trial, classifier: Classifier, dataset: Dataset, fixed: float | None, known: float | None,
+        self, trial: Trial, classifier: Classifier, dataset: Dataset, fixed: Margin | None, known: Margin | None,
         say: Say, bar: Bar,
-    ) -> float:  # fmt: skip
+    ) -> Margin:  # fmt: skip
         """Run a trial with the margin that is fixed, in its file, known from a trial before, or measured; return it."""
-        given, margin = fixed is not None, known if fixed is None else fixed
-        header = {} if given else recorded(trial.path(self.folder))[0]
-        engine = trial.engine(classifier, logarithms=given)
+        margin = known if fixed is None else fixed
+        header = {} if fixed is not None else recorded(trial.path(self.folder))[0]
+        engine = trial.engine(classifier)
         if margin is None or header:
             margin, origin = run_margin(engine, dataset, header)
-            say(f"margin {margin:.3g} ({origin})")
-        left_out = [declared.name for declared in trial.declared if declared.in_logarithms and not given]
-        if left_out:
-            say(f"left out without --margin NUMBER: {'; '.join(left_out)}")
+            say(f"margin {margin.probability:.3g} in probabilities, {margin.logarithm:.3g} in logarithms ({origin})")
         count = len(dataset.spread(trial.images))
         few = f" (only {count}: a cover has so many masks)" if trial.few else ""
         say(f"{trial.path(Path()).stem}: {len(trial.declared)} defences, {count:,} images{few}")
         with bar(count) as progress:
-            trial.perform(engine, dataset, self.folder, progress, margin, logarithms=given)
+            trial.perform(engine, dataset, self.folder, progress, margin)
         return margin
-
-
-def input_size(model: str) -> Size:
-    """The size of a model's input, without its weights."""
-    checkpoint = checkpoint_path(model)
-    if checkpoint is not None:
-        return read_card(checkpoint).size
-    timm, name = import_timm(), timm_name(model)
-    if not timm.is_model(name):
-        raise CertmaskError(f"expected a checkpoint with a card or a model name that timm knows, got {model!r}")
-    height, width = timm.get_pretrained_cfg(name).input_size[1:]
-    return height, width

@@ -75,11 +75,6 @@ class DeclaredDefence:
         """The line of a plot that the defence is a point of."""
         return self.series or LINES.get(self.rule, self.rule.replace("-", " "))
 
-    @property
-    def in_logarithms(self) -> bool:
-        """Whether its margin is not in probabilities, so that it must be given as a number."""
-        return self.parameters.get("aggregate") == "mean log-probability"
-
 
 @dataclass(frozen=True)
 class Reported:

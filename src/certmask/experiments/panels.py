@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from certmask.certificate import Guarantee
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.measured import Entry
-from certmask.report.drawing import COLOURS, save_figure
-from certmask.report.plots import frontier
+from certmask.report.drawing import save_figure
+from certmask.report.plots import PALETTE, frontier
 from certmask.results.columns import COLUMNS
 from certmask.results.statistics import Share
 
@@ -118,7 +118,7 @@ def _draw_line(axes: Axes, measure: str, points: Sequence[Point], number: int, l
     xs, shares = [x for x, _, _ in points], [share for _, share, _ in points]
     low = [100 * (s.value - s.interval[0]) for s in shares]
     high = [100 * (s.interval[1] - s.value) for s in shares]
-    style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+    style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": MARKERS[number % len(MARKERS)]}
     bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "ecolor": (style["color"], 0.45)}
     axes.errorbar(xs, [100 * s.value for s in shares], [low, high], label=line, **bars, **style)
     what = {"clean_accuracy": "clean", "false_alerts": ""}.get(measure, "robust")

@@ -21,6 +21,7 @@ from certmask.geometry import smallest_mask
 from certmask.rules import Undefended
 from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Patch, Size
+from certmask.votes import Margin
 
 FEW = "-few"
 
@@ -47,13 +48,14 @@ def _cover(tiling: str, image: Size, patch: Patch, mask: Size, fold: Size) -> Co
 
 
 def built_defence(
-    declared: DeclaredDefence, labelled: LabelledPatch, image: Size, margin: float = 0.0
+    declared: DeclaredDefence, labelled: LabelledPatch, image: Size, margin: Margin | None = None
 ) -> MaskedDefence:
     """The declared defence against this patch on an input of this size."""
-    wishes: dict[str, Any] = {"margin": margin, **declared.parameters}
+    wishes: dict[str, Any] = dict(declared.parameters)
     if "aggregate" in wishes:
         wishes["aggregate"] = aggregate_named(wishes["aggregate"])
-    return MaskedDefence(built_cover(declared, labelled, image), listed(declared.rule).made(**wishes), declared.name)
+    rule = listed(declared.rule).made(margin, **wishes)
+    return MaskedDefence(built_cover(declared, labelled, image), rule, declared.name)
 
 
 @dataclass(frozen=True)
@@ -83,31 +85,28 @@ class Trial:
         name = f"{self.model}--{self.data}--{self.patch.slug}{FEW if self.few else ''}.jsonl"
         return folder / self.experiment.name / name
 
-    def defences(self, margin: float, *, logarithms: bool) -> list[MaskedDefence]:
-        """Defences to run; without ``logarithms`` those that need a margin in logarithms are left out."""
-        kept = [declared for declared in self.declared if logarithms or not declared.in_logarithms]
-        return [built_defence(declared, self.patch, self.image, margin) for declared in kept]
+    def defences(self, margin: Margin | None = None) -> list[MaskedDefence]:
+        """Defences to run."""
+        return [built_defence(declared, self.patch, self.image, margin) for declared in self.declared]
 
     def passes(self) -> tuple[int, int]:
         """The most single-mask and two-mask passes that one image can take; the bare image is one of the former."""
-        defences = [d for d in self.defences(0.0, logarithms=True) if not isinstance(d.rule, Undefended)]
+        defences = [d for d in self.defences() if not isinstance(d.rule, Undefended)]
         singles = {mask.footprint(self.image) for defence in defences for mask in defence.cover.masks}
         pairs: dict[Cover, int] = {}
         for defence in defences:
             pairs[defence.cover] = max(pairs.get(defence.cover, 0), defence.rule.most_pairs(defence.cover))
         return len(singles) + 1, sum(pairs.values())
 
-    def engine(self, classifier: Classifier, *, logarithms: bool) -> Engine:
+    def engine(self, classifier: Classifier) -> Engine:
         """The engine for all defences to run: the one that measures their margin is the one that then certifies."""
-        return Engine(classifier, engine_covers(self.defences(0.0, logarithms=logarithms)))
+        return Engine(classifier, engine_covers(self.defences()))
 
-    def perform(
-        self, engine: Engine, dataset: Dataset, folder: Path, progress: Progress, margin: float, *, logarithms: bool
-    ) -> None:
+    def perform(self, engine: Engine, dataset: Dataset, folder: Path, progress: Progress, margin: Margin) -> None:
         """Do, or continue, and note beside the results file how long it took."""
         meter = Meter(progress, energy_counter(engine.classifier.device))
         try:
-            defences = self.defences(margin, logarithms=logarithms)
+            defences = self.defences(margin)
             certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
         finally:
             add_stretch(self.path(folder), meter.stretch())

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch as Swatch
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image, ImageDraw
 
+from certmask.certificate import class_name
 from certmask.covers import Cover
+from certmask.covers.costs import certificate_passes
 from certmask.errors import ResultsError
 from certmask.geometry import Mask
-from certmask.geometry.shapes import position_spans
 from certmask.report.markup import data_uri
 from certmask.report.plots import PALETTE
 from certmask.threat import Size
 
-COLOURS = ("#2a78b5", "#e4572e", "#f2b134", "#4c9f70", "#8e5ea2", "#6b705c", "#b5838d")
 SIDE = 288
 """Pixels of the longer side of a small picture."""
 
@@ -33,19 +34,12 @@ Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
 
 
-def draw_cover(cover: Cover, path: Path) -> None:
-    """Left: every mask's centre, and the jury of one place. Right: how many masks cover a patch, by its corner."""
-    figure = Figure(figsize=(10, 5.2), layout="constrained")
+def draw_cover(cover: Cover, choice: Sequence[Cover], path: Path) -> None:
+    """Left: every mask's centre, and the jury of one place. Right: passes of this cover and of a choice of others."""
+    figure = Figure(figsize=(10.4, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_jury(left, cover)
-    low, high = cover.min_fold, cover.max_fold
-    shades = ListedColormap([(s, 0.35 + 0.6 * s, 0.55 + 0.4 * s) for s in np.linspace(0.85, 0.15, high - low + 1)])
-    shown = right.imshow(fold_map(cover), shades, interpolation="nearest", vmin=low - 0.5, vmax=high + 0.5)
-    right.set(xlabel="left edge of the patch", ylabel="top edge of the patch")
-    folds = f"{low} to {high}" if low < high else f"{low} everywhere"
-    right.set_title(f"masks that cover a {cover.patch.height}×{cover.patch.width} patch: {folds}")
-    ticks = np.unique(np.linspace(low, high, num=min(8, high - low + 1)).round().astype(int))
-    figure.colorbar(shown, ax=right, ticks=ticks, shrink=0.8)
+    _draw_prices(right, cover, choice)
     figure.suptitle(str(cover))
     save_figure(figure, path)
 
@@ -56,16 +50,47 @@ def _draw_jury(axes: Axes, cover: Cover) -> None:
     centres = np.array([_centre(mask, cover) for mask in cover.masks])
     axes.scatter(centres[:, 1], centres[:, 0], s=4, color="0.6", linewidths=0)
     top, left = middle(cover)
-    members = jury(cover)
+    members = jury(cover, (top, left))
     for number, mask in enumerate(members):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = PALETTE[number % len(PALETTE)]
         for x0, y0, x1, y1 in _pieces(mask, cover):
             piece = Rectangle((x0, y0), x1 - x0, y1 - y0, edgecolor=colour, lw=1.5)
             piece.set_facecolor((*to_rgb(colour), 0.10))
             axes.add_patch(piece)
     axes.add_patch(Rectangle((left, top), cover.patch.width, cover.patch.height, facecolor="0.15"))
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="pixels", ylabel="pixels")
-    axes.set_title(f"{len(cover)} masks (dots: centres); a patch and its jury of {len(members)}")
+    low, high = cover.min_fold, cover.max_fold
+    folds = f"{low}" if low == high else f"{low} to {high}"
+    jurors = "the mask that hides it" if len(members) == 1 else f"its jury: the {len(members)} masks that hide it"
+    axes.set_title(
+        f"a patch (black) and {jurors}\ndots: centres of all {len(cover):,} masks; fold at any place: {folds}"
+    )
+
+
+def _draw_prices(axes: Axes, cover: Cover, choice: Sequence[Cover]) -> None:
+    """Passes to detect and to prove recovery against how much of the picture a mask hides; this cover is marked."""
+    covers = sorted({other.mask: other for other in (*choice, cover)}.values(), key=_hidden)
+    proof = "masks and aligned pairs" if cover.grids else "masks and all pairs"
+    prices: dict[str, Callable[[Cover], int]] = {"detection: masks": len, f"recovery: {proof}": certificate_passes}
+    for (name, price), colour, above in zip(prices.items(), PALETTE[:2], (-15, 7), strict=True):
+        axes.plot([*map(_hidden, covers)], [*map(price, covers)], "o-", ms=4, lw=1.2, color=colour, label=name)
+        axes.plot([_hidden(cover)], [price(cover)], "o", ms=10, mfc="none", mew=1.8, color=colour)
+        look: dict[str, Any] = {"xytext": (7, above), "textcoords": "offset points", "color": colour, "weight": "bold"}
+        axes.annotate(f"{price(cover):,}", (_hidden(cover), price(cover)), **look)
+    axes.set(yscale="log", ylabel="most passes per image (log scale)", xlabel="part of the picture under one mask (%)")
+    low, high = min(map(len, covers)), max(map(certificate_passes, covers))
+    axes.set(xlim=(0, 1.15 * _hidden(covers[-1])), ylim=(low / 2, 2 * high))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    size = f"{cover.mask[0]}×{cover.mask[1]}"
+    axes.set_title(f"what it costs: {size} (rings) beside other masks\nlarger ones cost less and hide more")
+
+
+def _hidden(cover: Cover) -> float:
+    """The part of the picture that one whole mask hides, in percent."""
+    return 100 * min(1.0, cover.mask[0] * cover.mask[1] / (cover.image[0] * cover.image[1]))
 
 
 def draw_votes(
@@ -79,10 +104,11 @@ def draw_votes(
     left.set_title(f"input; white square: the {cover.patch.height}×{cover.patch.width} patch to fear")
     left.set_axis_off()
     counts = Counter(label for label, _ in votes)
-    colour = {label: COLOURS[min(rank, len(COLOURS) - 1)] for rank, (label, _) in enumerate(counts.most_common())}
+    colour = {label: PALETTE[min(rank, len(PALETTE) - 1)] for rank, (label, _) in enumerate(counts.most_common())}
     paint_votes(right, photo, cover, votes, colour)
     right.set_title(f"votes of {len(cover)} masks, each at its mask's centre")
-    shown = [Swatch(color=colour[label], label=f"{names[label]}: {n}") for label, n in counts.most_common(len(COLOURS))]
+    most = counts.most_common(len(PALETTE))
+    shown = [Swatch(color=colour[label], label=f"{class_name(label, names)}: {n}") for label, n in most]
     figure.legend(handles=shown, loc="outside lower center", ncols=min(4, len(shown)), frameon=False)
     figure.suptitle(title, fontsize=11)
     save_figure(figure, path)
@@ -108,28 +134,18 @@ def draw_curves(history: Sequence[dict[str, float]], title: str, path: Path) -> 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [entry["epoch"] for entry in history]
-    left.plot(epochs, [entry["loss"] for entry in history], marker="o", color=COLOURS[0])
+    left.plot(epochs, [entry["loss"] for entry in history], marker="o", color=PALETTE[0])
     left.set(xlabel="epoch", ylabel="training loss (nats)")
     for number, key in enumerate(("training_accuracy", "validation_accuracy")):
         if key in history[0]:
             shares = [100 * entry[key] for entry in history]
-            right.plot(epochs, shares, marker="o", color=COLOURS[number], label=key.replace("_", " "))
+            right.plot(epochs, shares, marker="o", color=PALETTE[number], label=key.replace("_", " "))
     right.set(xlabel="epoch", ylabel="accuracy (%)")
     right.legend(frameon=False)
     for axes in (left, right):
         axes.grid(alpha=0.3)
     figure.suptitle(title)
     save_figure(figure, path)
-
-
-def fold_map(cover: Cover) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """How many placed masks cover each location."""
-    fold = np.zeros(cover.patch.positions(cover.image), dtype=np.int64)
-    for mask, copies in zip(cover.masks, cover.copies, strict=True):
-        for top, bottom in position_spans(mask.rows(cover.image), cover.patch.height):
-            for left, right in position_spans(mask.columns(cover.image), cover.patch.width):
-                fold[top:bottom, left:right] += copies
-    return fold
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -142,9 +158,9 @@ def save_figure(figure: Figure, path: Path) -> None:
         raise ResultsError(f"expected a picture file that can be written, got {path} ({error})") from None
 
 
-def jury(cover: Cover) -> list[Mask]:
-    """The masks that cover a patch in the middle."""
-    return [mask for mask in cover.masks if mask.covers(middle(cover), cover.patch, cover.image)]
+def jury(cover: Cover, place: Size) -> list[Mask]:
+    """The masks that cover a patch at a place."""
+    return [mask for mask in cover.masks if mask.covers(place, cover.patch, cover.image)]
 
 
 def middle(cover: Cover) -> Size:
@@ -169,15 +185,15 @@ def _spacing(cover: Cover) -> float:
     return float(min((g.min() for g in gaps if len(g)), default=min(cover.image) / 2))
 
 
-def with_jury(photo: Image.Image, cover: Cover) -> Image.Image:
-    """The photo with a patch in the middle (black) and every mask that covers it (coloured)."""
+def with_jury(photo: Image.Image, cover: Cover, place: Size) -> Image.Image:
+    """The photo with a patch at a place (black) and every mask that covers it (coloured)."""
     large, scale = _enlarged(photo)
     layer = Image.new("RGBA", large.size)
     draw = ImageDraw.Draw(layer)
-    for number, mask in enumerate(jury(cover)):
+    for number, mask in enumerate(jury(cover, place)):
         for piece in _pieces(mask, cover):
             draw.rectangle(_scaled(piece, scale), outline=PALETTE[number % len(PALETTE)], width=3)
-    top, left = middle(cover)
+    top, left = place
     patch = _scaled((left, top, left + cover.patch.width, top + cover.patch.height), scale)
     draw.rectangle(patch, fill=(0, 0, 0, 215), outline=(255, 255, 255, 255), width=1)
     return Image.alpha_composite(large.convert("RGBA"), layer).convert("RGB")

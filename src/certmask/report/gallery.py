@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, zip_longest
+from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 
 from PIL import Image
 
-from certmask.certificate import Guarantee
+from certmask.certificate import Guarantee, class_name
 from certmask.covers import Cover, cover_from
 from certmask.data import Framing, Sample, load_dataset, pixel_digest, read_photo, to_array
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
@@ -18,12 +19,20 @@ from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ResultsError
 from certmask.report.drawing import jury, thumbnail, with_frame, with_jury
 from certmask.report.markup import Markup, tag
+from certmask.report.reasons import attack_outcome, kept_pictures, shortfall
 from certmask.report.report import Report
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run
+from certmask.threat import Size
 
 CERTIFIED, ALERTED, WRONG, UNPROVED = "certified", "alert raised", "wrong, no alert", "right, not certified"
 FATES = (CERTIFIED, ALERTED, WRONG, UNPROVED)
+DRAWN = (
+    "show the patch (black) at a place drawn from their name, and its jury: the masks (coloured) that hide it there."
+)
+UNKNOWN = (
+    "For the others it is said why, as far as the results file knows; at which place they failed is not on record."
+)
 Verdict = tuple[str, str]
 """What a defence said: in a word for the colour, and in words."""
 
@@ -37,7 +46,7 @@ class Album:
     cards: int = 12
 
     def class_name(self, label: int) -> str:
-        return self.names[label] if label < len(self.names) else f"class {label}"
+        return class_name(label, self.names)
 
     def title(self, row: Row) -> str:
         """The true class and the photo's name."""
@@ -45,11 +54,11 @@ class Album:
 
 
 def read_album(report: Report, source: str | None, cards: int) -> Album:
-    """The photos at a source by name; an error if no run knows any of them."""
-    if source is None:
-        return Album(cards=cards)
-    classes = {run.model.get("classes") for run in report.runs}
+    """The photos at a source by name, if one is given; an error if no run knows any of them."""
+    classes = {run.model.get("classes") for run in (*report.runs, *(attack.run for attack in report.attacks))}
     names = imagenet_names() if classes == {IMAGENET_CLASSES} else []
+    if source is None:
+        return Album({}, names, cards)
     aliases: Sequence[Sequence[str]] | None = None
     if names:
         aliases = list(zip(imagenet_synsets(), names, strict=True))
@@ -61,19 +70,28 @@ def read_album(report: Report, source: str | None, cards: int) -> Album:
     return Album(samples, names, cards)
 
 
-def exhibitions(report: Report, album: Album) -> list[tuple[str, list[Markup]]]:
-    """Cards of photos, then of attacks, never more than the album allows; attacks, being few, choose first."""
+@dataclass(frozen=True)
+class Exhibition:
+    """Cards with a word about them; ``run`` is the results file that they come from."""
+
+    run: Run
+    words: str
+    cards: Sequence[Markup]
+
+
+def exhibitions(report: Report, album: Album) -> list[Exhibition]:
+    """Cards of attacks, then of photos, never more than the album allows; attacks, being few, choose first."""
     known = [run for run in report.runs if any(row["image"] in album.photos for row in run.rows)]
-    sources: list[tuple[str, Callable[[int], list[Markup]]]] = [
-        *((f"Attacked pictures: {a.run.name}", partial(attack_cards, a.run, known, album)) for a in report.attacks),
-        *((f"Photos: {run.name}", partial(photo_cards, run, album)) for run in known),
+    sources: list[Callable[[int], Exhibition]] = [
+        *(partial(attack_exhibition, attack.run, known, album) for attack in report.attacks),
+        *(partial(photo_exhibition, run, album) for run in known),
     ]
-    found, left = [], album.cards
-    for place, (title, cards_of) in enumerate(sources):
-        cards = cards_of(left // (len(sources) - place))
-        left -= len(cards)
-        found.append((title, cards))
-    return [*found[len(report.attacks) :], *found[: len(report.attacks)]]
+    found: list[Exhibition] = []
+    left = album.cards
+    for place, exhibition_of in enumerate(sources):
+        found.append(exhibition_of(left // (len(sources) - place)))
+        left -= len(found[-1].cards)
+    return found
 
 
 def fate(outcome: Row, label: int) -> str:
@@ -114,21 +132,43 @@ def picked(run: Run, count: int) -> list[tuple[Row, str, str]]:
     return sorted(taken.values(), key=lambda pick: FATES.index(pick[2]))
 
 
-def photo_cards(run: Run, album: Album, count: int) -> list[Markup]:
-    """Photos of a run with the jury of the middle drawn on them, and what every defence said."""
+def photo_exhibition(run: Run, album: Album, count: int) -> Exhibition:
+    """Photos of a run, what every defence said and, where one did not certify, why."""
     covers = {defence: _cover(run.cover(defence)) for defence in showpieces(run)}
     cards = []
     for row, defence, _ in picked(run, count):
-        photo, cover = seen_photo(run, row, album), covers[defence]
-        drawn = "masks are on record only as a hash: none is drawn" if run.cover(defence) else ""
-        if cover:
-            photo, members = with_jury(photo, cover), len(jury(cover))
-            masks = "the mask that covers it" if members == 1 else f"its jury of {members} masks"
-            drawn = f"drawn: a patch and {masks}"
+        photo, about = seen_photo(run, row, album), shortfall(run, row, defence, album.class_name)
+        if row["defences"][defence].get("certified"):
+            photo, about = _with_patch(photo, covers[defence], row["image"])
         said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], album) for s in run.defences}
         tone, words = said[defence]
-        cards.append(_card(album.title(row), {"": photo}, (tone, f"{defence}: {words}"), drawn, said))
-    return cards
+        cards.append(_card(album.title(row), {"": photo}, (tone, f"{defence}: {words}"), about, said))
+    return Exhibition(run, _photo_words(run) if cards else "", cards)
+
+
+def _photo_words(run: Run) -> str:
+    """What the cards of a run show; a test that proves nothing is not called a certificate."""
+    kinds = [run.guarantee(defence) for defence in showpieces(run)]
+    if any(kind.proved for kind in kinds):
+        return f"Certified photos {DRAWN} The proof holds for every other place, too. {UNKNOWN}"
+    return f"Photos that pass the published test {DRAWN} {UNKNOWN}" if Guarantee.PUBLISHED in kinds else ""
+
+
+def _with_patch(photo: Image.Image, cover: Cover | None, name: str) -> tuple[Image.Image, str]:
+    """A certified photo with a patch at the place that its name draws, and its jury; nothing without masks to draw."""
+    if cover is None:
+        return photo, "no masks are on record that could be drawn"
+    place = drawn_place(name, cover)
+    members, (rows, columns) = len(jury(cover, place)), cover.patch.positions(cover.image)
+    masks = "the mask that hides it" if members == 1 else f"its jury of {members} masks"
+    return with_jury(photo, cover, place), f"drawn: one of the patch's {rows * columns:,} places and {masks}"
+
+
+def drawn_place(name: str, cover: Cover) -> Size:
+    """A place of the patch, drawn from a photo's name: differing over photos, the same for one."""
+    rows, columns = cover.patch.positions(cover.image)
+    number = int.from_bytes(sha256(name.encode()).digest()[:8], "big") % (rows * columns)
+    return divmod(number, columns)
 
 
 def _cover(description: Row | None) -> Cover | None:
@@ -163,35 +203,42 @@ def verdict(guarantee: Guarantee, outcome: Row, label: int, album: Album) -> Ver
         return "alert", "alert" if outcome["label"] == label else f"alert; {answer}"
     if kind == WRONG:
         return "wrong", f"wrong: {answer}"
-    return "unproved", "right" if guarantee is Guarantee.NONE else "right, not certified"
+    lacks = {Guarantee.NONE: "right", Guarantee.PUBLISHED: "right, fails its test"}
+    return "unproved", lacks.get(guarantee, "right, not certified")
 
 
-def attack_cards(attack: Run, runs: Sequence[Run], album: Album, count: int) -> list[Markup]:
-    """At most ``count`` attacked pictures that were kept, taking turns over defences."""
-    pictures = ((row, saved_picture(attack, row)) for row in _turns(attack))
-    kept = islice(((row, picture) for row, picture in pictures if picture), count)
-    return [_attack_card(attack, row, picture, _clean_photo(attack, row, runs, album), album) for row, picture in kept]
+def attack_exhibition(attack: Run, runs: Sequence[Run], album: Album, count: int) -> Exhibition:
+    """At most ``count`` attacked pictures that were kept, taking turns over defences; what is not shown is told."""
+    kept = [row for row in attack.rows if isinstance(row.get("picture"), str)]
+    there = [row for row in kept if picture_path(attack, row).is_file()]
+    shown = _turns(there)[:count]
+    cards = [_attack_card(attack, row, _clean_photo(attack, row, runs, album), album) for row in shown]
+    missing, folder = len(kept) - len(there), picture_folder(attack.path).name
+    words = kept_pictures(len(attack.rows), len(kept), missing, len(cards), folder)
+    return Exhibition(attack, words, cards)
 
 
-def _turns(attack: Run) -> list[Row]:
-    """Attempts whose picture was kept, one per image, from each defence in turn."""
-    queues: dict[str, dict[str, Row]] = {defence: {} for defence in attack.defences}
-    for row in attack.rows:
-        if isinstance(row.get("picture"), str):
-            queues[row["defence"]].setdefault(row["image"], row)
+def _turns(attempts: Sequence[Row]) -> list[Row]:
+    """One attempt per image and defence, from each defence in turn."""
+    queues: dict[str, dict[str, Row]] = {}
+    for row in attempts:
+        queues.setdefault(row["defence"], {}).setdefault(row["image"], row)
     return [row for turn in zip_longest(*(queue.values() for queue in queues.values())) for row in turn if row]
 
 
-def saved_picture(attack: Run, row: Row) -> Image.Image | None:
-    """The picture of an attempt, None where it is not at hand; an error if it is not the one that was judged."""
-    folder, name = picture_folder(attack.path), row["picture"]
+def picture_path(attack: Run, row: Row) -> Path:
+    """Where the picture of an attempt should lie; an error if its name leads out of its folder."""
+    folder, name = picture_folder(attack.path), str(row["picture"])
     if Path(name).name != name:
         raise ResultsError(f"expected a picture inside {folder.name}, got {name!r}")
-    if not (folder / name).is_file():
-        return None
-    picture = read_photo(folder / name)
+    return folder / name
+
+
+def saved_picture(attack: Run, row: Row) -> Image.Image:
+    """The picture of an attempt; an error if it is not the one that was judged."""
+    picture = read_photo(picture_path(attack, row))
     if pixel_digest(to_array(picture)) != row.get("picture_sha256"):
-        raise ResultsError(f"expected the picture {name} as it was judged, got one with other pixels")
+        raise ResultsError(f"expected the picture {row['picture']} as it was judged, got one with other pixels")
     return picture
 
 
@@ -203,17 +250,14 @@ def _clean_photo(attack: Run, row: Row, runs: Sequence[Run], album: Album) -> Im
     return seen_photo(run, clean, album) if run and clean and name in album.photos else None
 
 
-def _attack_card(attack: Run, row: Row, picture: Image.Image, clean: Image.Image | None, album: Album) -> Markup:
-    defence, corner, changed, alert = row["defence"], row.get("corner"), row["answer"] != row["label"], row["alert"]
+def _attack_card(attack: Run, row: Row, clean: Image.Image | None, album: Album) -> Markup:
+    picture, defence, corner = saved_picture(attack, row), row["defence"], row.get("corner")
     framed = with_frame(picture, (corner[0], corner[1]), attack.threat(defence).boxes[0]) if corner else picture
     pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
-    said = f"answers {album.class_name(row['answer'])}{', with an alert' if alert else ''}"
-    tone = "alert" if alert else "wrong" if changed else "unproved"
-    promise = attack.guarantee(defence)
-    what = {Guarantee.NONE: "no certificate", Guarantee.PUBLISHED: "passed the published test"}
-    about = what.get(promise, f"was certified ({promise.value})")
-    heading = f"{defence}: label {'changed' if changed else 'kept'}"
-    return _card(album.title(row), pictures, (tone, heading), about, {defence: (tone, said)})
+    said = f"answers {album.class_name(row['answer'])}{', with an alert' if row['alert'] else ''}"
+    tone = "wrong" if row["broken"] else "alert" if row["alert"] else "unproved"
+    heading, about = attack_outcome(attack.guarantee(defence), row["broken"])
+    return _card(album.title(row), pictures, (tone, f"{defence}: {heading}"), about, {defence: (tone, said)})
 
 
 def _card(

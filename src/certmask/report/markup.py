@@ -54,7 +54,7 @@ nav a { color: var(--blue); margin-right: 1.1rem; display: inline-block; overflo
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.3; }
 caption { text-align: left; font-weight: 600; font-size: .95rem; padding: 0 0 .5rem; }
 th { font-weight: 600; vertical-align: bottom; color: var(--soft); }
-th, td { padding: .38rem .25rem; }
+th, td { padding: .38rem .35rem; }
 th.group { text-align: center; border-bottom: 1px solid var(--line); font-weight: 400; }
 thead tr:last-child th, th[rowspan] { border-bottom: 1.5px solid var(--ink); }
 thead tr:first-child th { border-top: 1.5px solid var(--ink); }
@@ -70,7 +70,9 @@ figure img { display: block; width: 100%; height: auto; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(290px, 1fr)); gap: 1.1rem; margin: .8rem 0; }
 .card { border: 1px solid var(--line); border-radius: 6px; overflow: hidden; font-size: .82rem; line-height: 1.35;
   break-inside: avoid; background: #fff; }
-.card .pictures { display: flex; background: var(--tint); }
+.pairs { grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); }
+.pairs figure { max-width: 50%; }
+.card .pictures { display: flex; gap: 2px; background: var(--tint); }
 .card figure { margin: 0; flex: 1; min-width: 0; }
 .card figcaption { padding: .15rem .5rem; }
 .card .note { font-size: inherit; }
@@ -94,7 +96,7 @@ dl.terms dt { font-weight: 600; margin-top: .5rem; }
 dl.terms dd { margin: 0; max-width: 78ch; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
 @media (max-width: 1000px) { table { font-size: .68rem; } td small { font-size: .58rem; }
-  th, td { padding: .3rem .12rem; } .words { min-width: 5.3rem; } }
+  th, td { padding: .3rem .16rem; } .words { min-width: 5.3rem; } }
 @media print { main { max-width: none; padding: 0; } nav { display: none; } body { font-size: 10.5pt; }
   h2 { break-after: avoid; } figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """

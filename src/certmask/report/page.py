@@ -8,14 +8,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from certmask.certificate import Guarantee
-from certmask.report.gallery import Album, exhibitions
+from certmask.report.gallery import Album, Exhibition, exhibitions
+from certmask.report.glossary import TERMS
 from certmask.report.markup import CSS, Markup, data_uri, joined, tag
 from certmask.report.plots import dissent_figure, price_caption, price_figure, share_figure, svg_plot
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
 from certmask.report.tables import Table, full_table, html_table
 from certmask.report.words import LIMITS, setting
-from certmask.results.columns import COLUMNS, Figures
+from certmask.results.columns import COLUMNS, AttackFigures, Figures
 from certmask.results.run import Run
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -27,17 +27,6 @@ DISSENT = (
     "How many single masks voted against the answer, image by image. Where proved images have dissenters, a jury "
     "forgave them."
 )
-TERMS = {
-    "clean accuracy": "Images without a patch that are answered rightly and without an alert.",
-    "certified recovery": f"Images for which it is proved that {Guarantee.RECOVERY.sentence}.",
-    "certified detection": f"Images for which it is proved that {Guarantee.DETECTION.sentence}. Worth as much as "
-    "its false alerts are few. Never to be added to recovery.",
-    "false alerts": "Images without a patch on which an alert is raised.",
-    "published test": "Images on which all masks vote for the true class, which is, as we read it, what the CertMask "
-    "paper calls certified. It gives no guarantee against an adaptive attacker.",
-    "passes": "Forward passes of the classifier per image: to answer, as a deployed defence does, and to prove, as an "
-    "evaluation does; a proof that fails stops early.",
-}
 
 
 def page(report: Report, album: Album) -> str:
@@ -81,15 +70,28 @@ def _opening(report: Report) -> list[Markup]:
 def sections(report: Report, album: Album) -> list[tuple[str, list[Markup]]]:
     """Titles and contents of all sections that have something to say, in order."""
     terms = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in TERMS.items()]
+    shown = {exhibition.run.path: _shown(exhibition) for exhibition in exhibitions(report, album)}
     found = [
         *((chapter.run.name, _chapter(chapter)) for chapter in report.chapters),
         ("Compared", list(_comparison(report))),
-        *((f"Attacks: {a.run.name}", [tag("p", " ".join(a.sentences)), html_table(a.table)]) for a in report.attacks),
-        *((title, [tag("div", *cards, class_="cards")]) for title, cards in exhibitions(report, album) if cards),
+        *((f"Attacks: {a.run.name}", [*_attack(a), *shown[a.run.path]]) for a in report.attacks),
+        *((f"Photos: {run.name}", shown.get(run.path, [])) for run in report.runs),
         ("What the words mean", [tag("dl", *terms, class_="terms")]),
         ("Provenance", [_provenance(run) for run in (*report.runs, *(a.run for a in report.attacks))]),
     ]
     return [section for section in found if section[1]]
+
+
+def _attack(attack: Chapter[AttackFigures]) -> list[Markup]:
+    """Sentences and table of one attack."""
+    return [tag("p", " ".join(attack.sentences)), html_table(attack.table)]
+
+
+def _shown(exhibition: Exhibition) -> list[Markup]:
+    """A word about the pictures, then the pictures."""
+    words = [tag("p", exhibition.words)] if exhibition.words else []
+    layout = "cards pairs" if exhibition.run.kind == "attack" else "cards"
+    return [*words, *([tag("div", *exhibition.cards, class_=layout)] if exhibition.cards else [])]
 
 
 def _chapter(chapter: Chapter[Figures]) -> list[Markup]:

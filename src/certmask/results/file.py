@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import platform
+import warnings
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from importlib import metadata
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,11 @@ from certmask.errors import ResultsError
 FORMAT = 2
 FORMER = {"schemes": "defences", "scheme": "defence"}
 """How format 1 called what format 2 calls; its files are read, not continued."""
+OWN_SOURCE = ("certmask", "certmask source")
+VOID = "void"
+"""The one field of a line that takes back all others: the model turned out to be no function of one picture."""
+OPENING = b'{"certmask_results": '
+"""How every results file begins."""
 Row = dict[str, Any]
 
 
@@ -29,7 +38,16 @@ def provenance() -> dict[str, str]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "absent"
-    return versions
+    return {**versions, "certmask source": source_digest()}
+
+
+@lru_cache(maxsize=1)
+def source_digest() -> str:
+    """A short hash of certmask's own program text, which a version number does not pin down while it is developed."""
+    house, digest = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(house.rglob("*.py")):
+        digest.update(f"{file.relative_to(house).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 class ResultsFile:
@@ -39,51 +57,77 @@ class ResultsFile:
         self.path = path
         if path.suffix == ".gz":
             raise ResultsError(f"expected a results file that can be appended to, got the packed {path}")
-        header = json.loads(json.dumps({"certmask_results": FORMAT, **header}))
+        self.header = json.loads(json.dumps({"certmask_results": FORMAT, **header}))
+        self._file = _opened(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab+")
-        except OSError as error:
-            raise ResultsError(f"expected a writable results file, got {path} ({error.strerror})") from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ResultsError(f"expected {path} for this run alone, got one that another run is writing") from None
-        self.rows = self._continue(header)
+            _lock(self._file, path)
+            self.rows = self._continue()
+        except BaseException:
+            self.close()
+            raise
 
-    def _continue(self, header: Row) -> list[Row]:
+    def _continue(self) -> list[Row]:
         """Check the header, drop a half-written last line, and return the rows that are there.
 
         Nothing is cut off a file that is not ours.
         """
-        lines, whole = _whole_lines(self.path)
+        content = _content(self.path)
+        lines, whole = _whole_lines(content)
         if not lines:
-            if not _line(header).startswith(self.path.read_bytes()):
-                raise ResultsError(f"expected a new or a certmask results file, got another file at {self.path}")
+            self._check_begun(content)
             self._file.truncate(0)
-            self._append(header)
+            self._append(self.header)
             return []
         found = _parsed(lines, self.path)
-        difference = _first_difference(found[0], header)
+        difference = _first_difference(found[0], self._own_source_told(found[0], self.header))
         if difference:
-            raise ResultsError(
-                f"expected to continue {self.path} with the same inputs, got another {difference}; "
-                "delete the file or name another one with --out"
-            )
+            raise self._other_inputs(f"another {difference}")
         self._file.truncate(whole)
         return found[1:]
 
+    def _own_source_told(self, old: Row, header: Row) -> Row:
+        """The header with the file's version and source of certmask: another one is told, not refused."""
+        then, now = old.get("versions", {}), header.get("versions", {})
+        told = {key: then[key] for key in OWN_SOURCE if key in then and then[key] != now.get(key)}
+        for key, value in told.items():
+            warnings.warn(f"{self.path} was begun with {key} {value}, here {now.get(key)}", stacklevel=4)
+        return {**header, "versions": {**now, **told}} if told else header
+
+    def _check_begun(self, content: bytes) -> None:
+        """What holds no whole line must be the beginning of this header; a crash may have left zeros for the rest."""
+        begun, header = content.rstrip(b"\0"), _line(self.header)
+        if header.startswith(begun) and len(content) <= len(header):
+            return
+        if begun.startswith(OPENING):
+            raise self._other_inputs("half the header of another run")
+        raise ResultsError(f"expected a new or a certmask results file, got another file at {self.path}")
+
+    def _other_inputs(self, got: str) -> ResultsError:
+        return ResultsError(
+            f"expected to continue {self.path} with the same inputs, got {got}; "
+            "delete the file or name another one with --out"
+        )
+
     def write(self, row: Row) -> None:
-        """Add one row; when this returns, the row survives a crash."""
+        """Add one row; when this returns, the row survives a crash, and when it fails, the file is as before."""
         self._append(row)
         self.rows.append(json.loads(json.dumps(row)))
 
+    def void(self, reason: str) -> None:
+        """Mark the file so that nobody reads it as results any more."""
+        self._append({VOID: reason})
+
     def _append(self, row: Row) -> None:
+        if not _same_file(self._file, self.path):
+            raise ResultsError(f"expected {self.path} to stay where it is during a run, got it moved or deleted")
+        end = self._file.seek(0, os.SEEK_END)
+        rest = _line(row)
         try:
-            self._file.write(_line(row))
-            self._file.flush()
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as error:
+            self._file.truncate(end)
             raise ResultsError(f"expected room to write {self.path}, got {error.strerror}") from None
 
     def close(self) -> None:
@@ -99,8 +143,8 @@ class ResultsFile:
 def read_results(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a results file, packed (``.gz``) or not; a half-written last line is left out."""
     if not path.is_file():
-        raise ResultsError(f"expected a results file, got {'a folder' if path.is_dir() else 'nothing'} at {path}")
-    lines, _ = _whole_lines(path)
+        raise ResultsError(f"expected a results file, got {_kind(path)} at {path}")
+    lines, _ = _whole_lines(_unpacked(path) if path.suffix == ".gz" else _content(path))
     if not lines:
         raise ResultsError(f"expected a results file with a header, got an empty or truncated one at {path}")
     header, *rows = _parsed(lines, path)
@@ -108,25 +152,75 @@ def read_results(path: Path) -> tuple[Row, list[Row]]:
 
 
 def picture_folder(attempts: Path) -> Path:
-    """Where the pictures of an attempts file lie."""
-    return attempts.with_name(f"{attempts.stem}-pictures")
+    """Where the pictures of an attempts file lie, packed or not."""
+    return attempts.with_name(f"{Path(attempts.name.removesuffix('.gz')).stem}-pictures")
 
 
 def _line(row: Row) -> bytes:
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+    line = json.dumps(row, ensure_ascii=False) + "\n"
+    try:
+        return line.encode()
+    except UnicodeEncodeError as error:
+        part = line[max(error.start - 20, 0) : error.end + 20]
+        raise ResultsError(f"expected whole characters in every row, got half of one in {part!r}") from None
 
 
-def _whole_lines(path: Path) -> tuple[list[bytes], int]:
-    content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    return content[:whole].splitlines(), whole
+def _opened(path: Path) -> FileIO:
+    """A file to append to, without a buffer: what could not be written is not tried again behind our back."""
+    if path.exists() and not path.is_file():
+        raise ResultsError(f"expected a writable results file, got {_kind(path)} at {path}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab+", buffering=0)
+    except OSError as error:
+        raise ResultsError(f"expected a writable results file, got {path} ({error.strerror})") from None
+
+
+def _kind(path: Path) -> str:
+    """What lies where a file was expected; to read a pipe or a device might never end."""
+    if not path.exists():
+        return "nothing"
+    return "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device"
+
+
+def _lock(file: FileIO, path: Path) -> None:
+    """Keep a file for this process until it is closed, or killed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ResultsError(f"expected {path} for this run alone, got one that another run is writing") from None
+    except OSError as error:
+        raise ResultsError(
+            f"expected a file system that can lock {path} against a second run, got {error.strerror}; "
+            "name a file on another one with --out"
+        ) from None
+
+
+def _same_file(file: FileIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ResultsError(f"expected a readable results file, got {path} ({error.strerror})") from None
 
 
 def _unpacked(path: Path) -> bytes:
     try:
-        return gzip.decompress(path.read_bytes())
+        return gzip.decompress(_content(path))
     except (OSError, EOFError, zlib.error) as error:
         raise ResultsError(f"expected a gzip file at {path}, got {error}") from None
+
+
+def _whole_lines(content: bytes) -> tuple[list[bytes], int]:
+    """All lines but a half-written last one, and the number of their bytes."""
+    whole = content.rfind(b"\n") + 1
+    return content[:whole].splitlines(), whole
 
 
 def _parsed(lines: Iterable[bytes], path: Path) -> list[Row]:
@@ -134,12 +228,27 @@ def _parsed(lines: Iterable[bytes], path: Path) -> list[Row]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-        except ValueError:
-            raise ResultsError(f"expected JSON in every line of {path}, got something else in line {number}") from None
-        if not isinstance(row, dict) or (number == 1 and row.get("certmask_results") not in (1, FORMAT)):
-            raise ResultsError(f"expected a certmask results file of format {FORMAT}, got {path}")
+        except (ValueError, RecursionError):
+            got = "zeros that a crash has left" if b"\0" in line else "something else"
+            raise ResultsError(f"expected JSON in every line of {path}, got {got} in line {number}") from None
+        if not isinstance(row, dict):
+            raise ResultsError(f"expected named fields in every line of {path}, got others in line {number}")
+        if number == 1:
+            _check_format(row.get("certmask_results"), path)
+        if VOID in row:
+            raise ResultsError(f"expected results that hold, got {path}, which is void: {row[VOID]}")
         rows.append(row)
     return [_renamed(row) for row in rows] if rows[0]["certmask_results"] == 1 else rows
+
+
+def _check_format(found: Any, path: Path) -> None:
+    if type(found) is not int or found < 1:
+        raise ResultsError(f"expected a certmask results file, got another file at {path}")
+    if found > FORMAT:
+        raise ResultsError(
+            f"expected a results file of format {FORMAT} or before, got format {found} in {path}: "
+            "a later certmask wrote it, and reads it"
+        )
 
 
 def _renamed(row: Row) -> Row:

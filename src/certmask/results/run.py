@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.errors import GeometryError, ResultsError
 from certmask.results.file import Row, read_results
 from certmask.threat import Size, Threat, threat_from
@@ -24,8 +24,8 @@ RULE: Shape = {"rule": str, "guarantee": str}
 COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold": list, "masks": int}
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
-OUTCOME: Shape = {"label": int, "alert": bool, "passes": int, "certificate_passes": int}
-ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "answer": int, "alert": bool, "broken": bool}
+OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
+ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
 
 
 @dataclass(frozen=True)
@@ -112,25 +112,38 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
+def check_begun(path: Path, header: Row, rows: Sequence[Row], needed: Shape) -> None:
+    """Refuse to continue a run whose rows could not be counted in the end, or lack what going on needs."""
+    check_header(header, path)
+    for number, row in enumerate(rows, start=2):
+        _check(row, needed, f"line {number} of {path}")
+    _check_rows(header, rows, path)
+
+
+def check_header(header: Row, path: Path) -> None:
+    """Refuse what cannot be the header of ``certify`` or ``attack``."""
+    if header.get("kind") not in ("certify", "attack"):
+        raise ResultsError(f"expected results of certify or attack, got kind {header.get('kind')!r} in {path}")
+    _check_header(header, f"the header of {path}")
+
+
 def _checked(path: Path, name: str, header: Row, rows: Sequence[Row]) -> Run:
-    kind = header.get("kind")
-    if kind not in ("certify", "attack"):
-        raise ResultsError(f"expected results of certify or attack, got kind {kind!r} in {path}")
+    _check_text([header, *rows], path)
+    check_header(header, path)
     if not rows:
         raise ResultsError(f"expected at least one row in {path}, got none")
-    _check_text([header, *rows], path)
-    _check_header(header, f"the header of {path}")
-    for number, row in enumerate(rows, start=2):
-        where = f"line {number} of {path}"
-        if kind == "certify":
-            _check_image(row, header["defences"], where)
-        else:
-            _check_attempt(row, header["defences"], where)
-    if kind == "certify":
-        image, times = Counter(row["image"] for row in rows).most_common(1)[0]
-        if times > 1:
-            raise ResultsError(f"expected every image once in {path}, got {image!r} twice")
+    _check_rows(header, rows, path)
     return Run(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
+
+
+def _check_rows(header: Row, rows: Sequence[Row], path: Path) -> None:
+    """Every row in itself, and that none is there twice."""
+    check, one = (_check_image, "image") if header["kind"] == "certify" else (_check_attempt, "attempt")
+    for number, row in enumerate(rows, start=2):
+        check(row, header["defences"], f"line {number} of {path}")
+    for name, times in Counter(str(row[one]) for row in rows if one in row).most_common(1):
+        if times > 1:
+            raise ResultsError(f"expected every {one} once in {path}, got {name!r} twice")
 
 
 def _check_text(lines: Sequence[Row], path: Path) -> None:
@@ -186,6 +199,7 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
     for name, defence in defences.items():
         outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
         _check(outcome, OUTCOME, f"{name!r} in {where}")
+        _check_answer(outcome, "label", f"{name!r} in {where}")
         if defence.get("cover") is not None:
             _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
@@ -200,8 +214,15 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             )
 
 
+def _check_answer(fields: Row, key: str, where: str) -> None:
+    """A class, or none, where the model gave no numbers."""
+    if fields.get(key) != NO_CLASS:
+        _check(fields, {key: int}, where)
+
+
 def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check(row, ATTEMPT, where)
+    _check_answer(row, "answer", where)
     if row["defence"] not in defences:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
 
@@ -220,7 +241,7 @@ def _fits(value: Any, kind: type) -> bool:
     """Whether a value has the kind; numbers are finite and at least 0, and a bool is no number."""
     if kind in (int, float):
         numbers = (int,) if kind is int else (int, float)
-        return isinstance(value, numbers) and not isinstance(value, bool) and isfinite(value) and value >= 0
+        return isinstance(value, numbers) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
     return isinstance(value, kind)
 
 

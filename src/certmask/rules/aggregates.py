@@ -1,13 +1,14 @@
 """Aggregates: fixed functions from a pool of class probabilities to one class.
 
-``outputs`` is ``[rows, classes]``; ``pools`` is ``[pools, members]`` of row numbers, filled up with -1. Bounds are
-computed for many pictures at once, from the ``heads`` ``[pictures, pools, members]`` of their pools.
+``outputs`` is ``[rows, classes]``, votes in whole units; ``pools`` is ``[pools, members]`` of row numbers, filled up
+with -1. Bounds are computed for many pictures at once from the ``heads`` ``[pictures, pools, members]`` of their pools.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,24 +17,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from certmask.certificate import NO_CLASS
 from certmask.geometry import IntArray
-from certmask.votes import Heads
+from certmask.votes import UNIT, Heads, logarithms
 
 Leads = npt.NDArray[np.floating[Any]]
 AT_ONCE = 1 << 24
 """Probabilities looked at in one step."""
-UNIT = 2.0**-30
-"""Leads are rounded to multiples of this and summed exactly: no order of summation can change a verdict. A win asks
-for two of them beyond the margin, which is what rounding can add to noise."""
+LOG_UNIT = 2.0**-30
+"""Logarithms are rounded to multiples of this and summed exactly: no order of summation can change a verdict. A win
+asks for two of them beyond the margin, which is what rounding can add to noise."""
 SLACK = 1e-6
-"""More than float32 rounds off a lead."""
-FLOOR = 1e-30
+"""More than float32 rounds off a lead of logarithms."""
 
 
 class Aggregate(ABC):
-    """The winner of a pool depends on that pool's outputs alone; the smallest class wins a tie."""
+    """The winner of a pool depends on that pool's outputs alone; the smallest class wins a tie.
+
+    Silent votes count for no class, and a pool of them has no winner. ``unit`` is what margins are given in.
+    """
 
     name: ClassVar[str]
+    unit: ClassVar[str] = "probability"
 
     @abstractmethod
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
@@ -41,7 +46,12 @@ class Aggregate(ABC):
 
     def labels(self, outputs: Tensor, pools: Tensor) -> Tensor:
         """The winning class of each pool, ``[pools]``."""
-        return torch.cat([self._scores(outputs, part).argmax(dim=1) for part in _parts(outputs, pools)])
+        return torch.cat([self._labels(outputs, part) for part in _parts(outputs, pools)])
+
+    def _labels(self, outputs: Tensor, pools: Tensor) -> Tensor:
+        rows, place = torch.unique(pools, return_inverse=True)
+        spoken = (outputs[rows.clamp(min=0)].amax(dim=1) > 0) & (rows >= 0)
+        return torch.where(spoken[place].any(dim=1), self._scores(outputs, pools).argmax(dim=1), NO_CLASS)
 
     def wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
         """Whether each pool's label ``[pools]`` leads every other class by more than ``margin``, ``[pools]``."""
@@ -60,52 +70,42 @@ class Aggregate(ABC):
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         """By how much each vote raises its label over the margin and any one rival, at least, shaped as the heads."""
 
-    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
-        return lead(self._scores(outputs, pools), labels) > margin + 2 * UNIT
-
-
-class _Mean(Aggregate):
-    """Mean over the pool, summed exactly."""
-
-    @staticmethod
     @abstractmethod
-    def _transform(outputs: Tensor) -> Tensor: ...
-
-    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
-        rows, place = torch.unique(pools, return_inverse=True)
-        units = (self._transform(outputs[rows.clamp(min=0)].double()) / UNIT).round_()
-        units[rows < 0] = 0.0
-        total = embedding_bag(place, units, mode="sum")
-        return total * UNIT / (pools >= 0).sum(dim=1, keepdim=True)
+    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor: ...
 
 
-class MeanProbability(_Mean):
-    """The class with the highest mean probability."""
+class MeanProbability(Aggregate):
+    """The class with the highest mean probability: sums of whole units, which are exact."""
 
     name = "mean probability"
 
-    @staticmethod
-    def _transform(outputs: Tensor) -> Tensor:
-        return outputs
+    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
+        return _sums(outputs, pools, Tensor.double)
+
+    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
+        return lead(self._scores(outputs, pools), labels) > _whole(margin) * (pools >= 0).sum(dim=1)
 
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
-        lead = np.where(heads.labels == labels, heads.lead, -heads.confidence)
-        return lead.astype(np.float64) - (margin + SLACK)
+        return np.where(heads.labels == labels, heads.lead, -heads.confidence) - _whole(margin)
 
 
-class MeanLogProbability(_Mean):
-    """The class with the highest mean log-probability (probabilities floored at 1e-30)."""
+class MeanLogProbability(Aggregate):
+    """The class with the highest mean log-probability; what is less than a unit counts as one."""
 
     name = "mean log-probability"
+    unit = "logarithm"
 
-    @staticmethod
-    def _transform(outputs: Tensor) -> Tensor:
-        return outputs.clamp(min=FLOOR).log()
+    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
+        total = _sums(outputs, pools, lambda rows: (logarithms(rows) / LOG_UNIT).round_())
+        return total * LOG_UNIT / (pools >= 0).sum(dim=1, keepdim=True)
+
+    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
+        return lead(self._scores(outputs, pools), labels) > margin + 2 * LOG_UNIT
 
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
-        first = np.maximum(heads.confidence.astype(np.float64), FLOOR)
-        second = np.maximum(first - heads.lead, 0.0) + SLACK
-        lead = np.where(heads.labels == labels, np.log(first / second), np.log(FLOOR / (first + SLACK)))
+        first = np.maximum(heads.confidence, UNIT)
+        second = np.maximum(first - heads.lead, UNIT)
+        lead = np.where(heads.labels == labels, np.log(first / second), np.log(UNIT / first))
         return lead - (margin + SLACK)
 
 
@@ -125,15 +125,28 @@ class LabelMajority(Aggregate):
 
     def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
         best = outputs[pools.clamp(min=0)].topk(min(2, outputs.shape[1]), dim=-1).values
-        firm = (best[..., 0] - best[..., -1] > margin) & (pools >= 0)
+        firm = ((best[..., 0] - best[..., -1]).double() > margin) & (pools >= 0)
         soft = ((pools >= 0) & ~firm).sum(dim=1)
         return lead(self._count(outputs, pools, firm), labels) > soft
 
     @staticmethod
     def _count(outputs: Tensor, pools: Tensor, counted: Tensor) -> Tensor:
-        labels = outputs[pools.clamp(min=0)].argmax(dim=-1)
+        members = outputs[pools.clamp(min=0)]
         counts = outputs.new_zeros((len(pools), outputs.shape[1]), dtype=torch.float64)
-        return counts.scatter_add_(1, labels, counted.double())
+        return counts.scatter_add_(1, members.argmax(dim=-1), (counted & (members.amax(dim=-1) > 0)).double())
+
+
+def _whole(margin: float) -> float:
+    """A margin rounded up to whole units, so that as many of them as a pool has votes are exact, too."""
+    return ceil(margin / UNIT) * UNIT
+
+
+def _sums(outputs: Tensor, pools: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
+    """The sum over each pool of what is read of its rows, ``[pools, classes]``; exact for whole numbers of a unit."""
+    rows, place = torch.unique(pools, return_inverse=True)
+    values = read(outputs[rows.clamp(min=0)])
+    values[rows < 0] = 0.0
+    return embedding_bag(place, values, mode="sum")
 
 
 def _parts(outputs: Tensor, pools: Tensor, split: Tensor | None = None) -> Iterator[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate
@@ -27,10 +27,11 @@ class JuryDetection(Rule):
     def __init__(self, aggregate: Aggregate | str | None = None, margin: float = 0.0) -> None:
         super().__init__(margin)
         self.aggregate = aggregate_of(aggregate)
+        self.unit = self.aggregate.unit
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         claims = yield from self.claims(votes)
-        return [Decision(majority(own), alert=bool((own != own[0]).any())) for own in claims]
+        return [Decision(majority(own), alert=bool(((own != own[0]) | (own == NO_CLASS)).any())) for own in claims]
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         juries = votes.ballot.juries[None]

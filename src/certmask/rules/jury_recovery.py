@@ -43,6 +43,7 @@ class JuryRecovery(Rule):
             raise CoverError(f"expected pairs to be 'all' or 'aligned', got {pairs!r}")
         self.pairs = pairs
         self.aggregate = aggregate_of(aggregate)
+        self.unit = self.aggregate.unit
 
     def check(self, cover: Cover) -> None:
         if self.pairs == "aligned" and not cover.grids:

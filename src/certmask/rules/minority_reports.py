@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule, majority
@@ -35,7 +35,8 @@ class MinorityReports(Rule):
         heads, copies = votes.heads(singles), np.array(votes.cover.copies)
         answers = np.array([majority(labels, copies) for labels in heads.labels], dtype=np.int64)
         reports = (heads.labels != answers[:, None]) & (heads.confidence > self.threshold)
-        return [Decision(int(label), bool(alert)) for label, alert in zip(answers, reports.any(axis=1), strict=True)]
+        alerts = reports.any(axis=1) | (answers == NO_CLASS)
+        return [Decision(int(label), bool(alert)) for label, alert in zip(answers, alerts, strict=True)]
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         singles = votes.ballot.singles[None]

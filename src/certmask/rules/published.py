@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule
@@ -29,7 +29,10 @@ class Published(Rule):
 
     @staticmethod
     def _decision(cover: Cover, labels: IntArray) -> Decision:
-        counts = np.bincount(labels, weights=cover.copies).astype(int)
+        spoken = labels != NO_CLASS
+        if not spoken.any():
+            return Decision(NO_CLASS, alert=True)
+        counts = np.bincount(labels[spoken], weights=np.array(cover.copies)[spoken]).astype(int)
         exactly_k = np.flatnonzero(counts == cover.k)
         if np.count_nonzero(counts) > 1 and len(exactly_k):
             return Decision(int(exactly_k[0]))

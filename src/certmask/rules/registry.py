@@ -16,6 +16,7 @@ from certmask.errors import CertmaskError, ResultsError
 if TYPE_CHECKING:
     from certmask.rules.aggregates import Aggregate
     from certmask.rules.rule import Rule
+    from certmask.votes import Margin
 
 DEFAULT_PAIRS = "aligned"
 """Which masks a duel combines, where nobody says otherwise: in Python and on the command line."""
@@ -40,10 +41,12 @@ class Listed:
         found: type[Rule] = getattr(import_module(f"certmask.rules.{self.file}"), self.name)
         return found
 
-    def made(self, **wishes: Any) -> Rule:
-        """The rule, told what it wants to know of the wishes and nothing else."""
+    def made(self, margin: Margin | None = None, **wishes: Any) -> Rule:
+        """The rule, told what it wants to know of the wishes and nothing else, with the margin in its own unit."""
         wants = inspect.signature(self.rule).parameters
-        return self.rule(**{**{key: value for key, value in wishes.items() if key in wants}, **self.told})
+        known = {**{key: value for key, value in wishes.items() if key in wants}, **self.told}
+        rule = self.rule(**known)
+        return rule if margin is None else self.rule(**known, margin=getattr(margin, rule.unit))
 
 
 REGISTER = (

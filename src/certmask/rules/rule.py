@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
-from certmask.certificate import Certificate, Decision, Guarantee
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
@@ -30,6 +30,8 @@ class Rule(ABC):
 
     name: ClassVar[str]
     guarantee: ClassVar[Guarantee]
+    unit: str = "probability"
+    """What its margin is given in: ``probability`` or ``logarithm``."""
 
     def __init__(self, margin: float = 0.0) -> None:
         if (
@@ -109,12 +111,17 @@ def answer(asking: Asking[T], votes: Votes) -> T:
 
 
 def majority(labels: IntArray, weights: IntArray | None = None) -> int:
-    """The label with most weight; the smallest label wins a tie."""
-    return int(np.bincount(labels, weights=weights).argmax())
+    """The label with most weight; the smallest label wins a tie. Silent votes count for none."""
+    spoken = labels != NO_CLASS
+    if not spoken.any():
+        return NO_CLASS
+    return int(np.bincount(labels[spoken], weights=None if weights is None else weights[spoken]).argmax())
 
 
 def majorities(labels: IntArray) -> IntArray:
     """The same for each row of ``labels [pictures, votes]``."""
-    width = int(labels.max(initial=0)) + 1
-    apart = labels + width * np.arange(len(labels))[:, None]
-    return np.asarray(np.bincount(apart.ravel(), minlength=width * len(labels)).reshape(-1, width).argmax(axis=1))
+    width = int(labels.max(initial=NO_CLASS)) + 2  # the first place is for silent votes
+    apart = labels + 1 + width * np.arange(len(labels))[:, None]
+    counts = np.bincount(apart.ravel(), minlength=width * len(labels)).reshape(-1, width)
+    counts[:, 0] = 0
+    return np.where(counts.any(axis=1), counts.argmax(axis=1) - 1, NO_CLASS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 
 import numpy as np
 
-from certmask.certificate import Decision
+from certmask.certificate import NO_CLASS, Decision
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, T, majority
 
@@ -45,8 +45,9 @@ def tournament(claims: IntArray) -> Duelling[Decision]:
     a hypothesis whose every duel confirms it survives. The rarest claim challenges the others, in rounds of 1, 2, 4, …
     duels. Survivors against the majority of claims must also have won against those that fell to others: where a
     certificate holds, one has; where none has, no patch explains the picture and the majority is the better answer.
+    A hypothesis whose votes are silent claims no class and is out from the start.
     """
-    alive = np.ones(len(claims), dtype=bool)
+    alive = claims != NO_CLASS
     round_size = 1
     while alive.any() and (claims[alive] != claims[alive][0]).any():
         champion = _rarest(claims, alive)
@@ -75,12 +76,15 @@ def _some_unbeaten(survivors: IntArray, claims: IntArray) -> Duelling[bool]:
 
 
 def double_masking(labels: IntArray) -> Duelling[Decision]:
-    """The dissenter whose every second mask agrees with it, else the majority of ``labels [masks]``."""
+    """The dissenter whose every second mask agrees with it, else the majority of ``labels [masks]``.
+
+    A silent mask is no dissenter; where all are silent there is no answer but an alert.
+    """
     winner = majority(labels)
-    for dissenter in np.flatnonzero(labels != winner):
+    for dissenter in np.flatnonzero((labels != winner) & (labels != NO_CLASS)):
         if ((yield _against(int(dissenter), np.arange(len(labels)))) == labels[dissenter]).all():
             return Decision(int(labels[dissenter]))
-    return Decision(winner)
+    return Decision(winner, alert=winner == NO_CLASS)
 
 
 def _against(one: int, others: IntArray) -> IntArray:

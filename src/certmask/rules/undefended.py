@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule
 from certmask.votes import BoolArray, Votes
@@ -19,7 +19,7 @@ class Undefended(Rule):
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         bare = votes.ballot.bare[None]
         yield votes.ask(bare)
-        return [Decision(int(label)) for label in votes.heads(bare).labels[:, 0]]
+        return [Decision(int(label), alert=bool(label == NO_CLASS)) for label in votes.heads(bare).labels[:, 0]]
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         yield from ()

@@ -80,7 +80,7 @@ def card_metrics(classifier: Classifier, dataset: Dataset, patch: Patch, path: P
     """
     cover = patchcleanser_cover(classifier.size, patch, MASKS_PER_AXIS)
     engine = Engine(classifier, [cover])
-    margin = photo_margin(engine, dataset)
+    margin = photo_margin(engine, dataset).probability
     rules = {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)}
     defences = [MaskedDefence(cover, rule, name) for name, rule in rules.items()]
     path.unlink(missing_ok=True)

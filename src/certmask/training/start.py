@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, UsageError
 from certmask.threat import Size
 from certmask.zoo import Card, build_model, load_checkpoint
 from certmask.zoo.card import file_digest
@@ -31,20 +31,20 @@ def starting_point(
     if len(classes) < 2:
         raise CertmaskError(f"expected at least 2 classes to train on, got {len(classes)}")
     if weights is not None and pretrained:
-        raise CertmaskError(f"expected either local or pretrained weights, got both ({weights} and --pretrained)")
+        raise UsageError(f"expected either local or pretrained weights, got both ({weights} and --pretrained)")
     torch.manual_seed(seed)
     checkpoint = checkpoint_path(name)
     if checkpoint is None:
         return _from_architecture(name, classes, size, weights, pretrained)
     if weights is not None or pretrained:
-        raise CertmaskError(f"expected no further weights for {name}, which brings its own, got some")
+        raise UsageError(f"expected no further weights for {name}, which brings its own, got some")
     return _from_checkpoint(checkpoint, classes, size)
 
 
 def _from_checkpoint(checkpoint: Path, classes: Sequence[str], size: Size | None) -> tuple[nn.Module, Card]:
     model, card = load_checkpoint(checkpoint)
     if size is not None and size != card.size:
-        raise CertmaskError(f"expected the card's input size {card.size}, got {size}")
+        raise UsageError(f"expected the card's input size {card.size}, got {size}")
     if card.classes != tuple(classes):
         raise CertmaskError(
             f"expected the card's classes {', '.join(card.classes[:3])} …, got {', '.join(classes[:3])} …"

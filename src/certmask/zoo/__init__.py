@@ -2,9 +2,10 @@
 
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.zoo.card import Card, build_model, load_checkpoint, save_model
-from certmask.zoo.classes import class_aliases
+from certmask.zoo.classes import class_aliases, name_aliases, readable_names
 from certmask.zoo.models import (
     DEFAULT_MODEL,
+    card_of,
     framing_of,
     is_known,
     load_architecture,
@@ -19,6 +20,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "Card",
     "build_model",
+    "card_of",
     "class_aliases",
     "framing_of",
     "imagenet_names",
@@ -30,6 +32,8 @@ __all__ = [
     "load_model",
     "load_with_card",
     "models_at_hand",
+    "name_aliases",
+    "readable_names",
     "save_model",
     "shipped_models",
 ]

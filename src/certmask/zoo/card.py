@@ -1,9 +1,13 @@
-"""Model cards: a JSON file beside a safetensors checkpoint that says what it is and how it came about."""
+"""Model cards: a JSON file beside a safetensors checkpoint that says what it is and how it came about.
+
+A card names the sha256 of its weights and, as ``digest``, that of its own content: neither can be edited alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,10 @@ from certmask.errors import ClassifierError
 from certmask.zoo.checkpoint import load_weights, read_state_dict
 from certmask.zoo.timm_import import import_timm
 
-CARD_FORMAT = 1
+CARD_FORMAT = 2
+WITHOUT_DIGEST = 1
+"""The former format: its cards are read, and it is told that nobody can see whether they were edited."""
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,28 +53,70 @@ def save_model(model: nn.Module, card: Card, checkpoint: Path, half: bool = Fals
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     save_file(state, checkpoint)
     card = Card(**{**asdict(card), "sha256": file_digest(checkpoint)})
-    text = json.dumps({"certmask_card": CARD_FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
-    card_path(checkpoint).write_text(text + "\n", encoding="utf-8")
+    write_card(card, checkpoint)
     return card
 
 
+def write_card(card: Card, checkpoint: Path) -> None:
+    """The card beside a checkpoint, with its digest."""
+    content = {"certmask_card": CARD_FORMAT, **json.loads(json.dumps(asdict(card)))}
+    text = json.dumps({**content, "digest": card_digest(content)}, indent=1, ensure_ascii=False)
+    card_path(checkpoint).write_text(text + "\n", encoding="utf-8")
+
+
+def card_digest(content: dict[str, Any]) -> str:
+    """sha256 over everything on a card but the digest itself, however it is laid out."""
+    rest = {name: value for name, value in content.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def read_card(checkpoint: Path) -> Card:
-    """The card beside a checkpoint; an error that names the field that is missing or unknown."""
+    """The card beside a checkpoint; an error if it was edited, or that names the field that cannot be right."""
     path = card_path(checkpoint)
+    content = _content(checkpoint, path)
+    digest = content.get("digest")
+    if (_has_digest(content) or digest is not None) and digest != card_digest(content):
+        raise ClassifierError(f"expected the card that was written with {checkpoint}, got an edited one in {path}")
+    fields = Card.__dataclass_fields__
+    found = {name: value for name, value in content.items() if name not in ("certmask_card", "digest")}
+    for name in sorted({*fields, *found}):
+        if name not in found or name not in fields:
+            raise ClassifierError(f"expected the fields of a card in {path}, got {name!r} missing or unknown")
+        if not _fits(name, found[name]):
+            raise ClassifierError(f"expected {name} as on a model card in {path}, got {found[name]!r}")
+    tuples = {name: tuple(found[name]) for name in ("classes", "size", "mean", "std")}
+    return Card(**{**found, **tuples})
+
+
+def _content(checkpoint: Path, path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ClassifierError(f"expected a card beside {checkpoint}, got nothing at {path}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ClassifierError(f"expected a card beside {checkpoint}, got nothing at {path}") from None
     except (OSError, ValueError) as error:
         raise ClassifierError(f"expected a model card in {path}, got {error}") from None
-    if not isinstance(content, dict) or content.pop("certmask_card", None) != CARD_FORMAT:
+    if not isinstance(content, dict) or content.get("certmask_card") not in (WITHOUT_DIGEST, CARD_FORMAT):
         raise ClassifierError(f"expected a certmask card of format {CARD_FORMAT}, got {path}")
-    fields = Card.__dataclass_fields__
-    for name in {*fields, *content}:
-        if name not in content or name not in fields:
-            raise ClassifierError(f"expected the fields of a card in {path}, got {name!r} missing or unknown")
-    tuples = {name: tuple(content[name]) for name in ("classes", "size", "mean", "std")}
-    return Card(**{**content, **tuples})
+    return content
+
+
+def _has_digest(content: dict[str, Any]) -> bool:
+    return bool(content["certmask_card"] != WITHOUT_DIGEST)
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a field of a card can have this value."""
+    if name in ("architecture", "sha256"):
+        return isinstance(value, str)
+    if name == "classes":
+        return isinstance(value, list) and len(value) >= 2 and all(isinstance(own, str) for own in value)
+    if name in ("size", "mean", "std"):
+        kinds, length, least = (int, 2, 1) if name == "size" else ((int, float), 3, 0)
+        right = isinstance(value, list) and len(value) == length
+        return right and all(isinstance(n, kinds) and not isinstance(n, bool) and n >= least for n in value)
+    if name == "crop":
+        return isinstance(value, (int, float)) and 0 < value <= 1
+    return isinstance(value, dict)
 
 
 def load_checkpoint(checkpoint: Path) -> tuple[nn.Module, Card]:
@@ -78,6 +127,8 @@ def load_checkpoint(checkpoint: Path) -> tuple[nn.Module, Card]:
     digest = file_digest(checkpoint)
     if digest != card.sha256:
         raise ClassifierError(f"expected sha256 {card.sha256[:12]}… as on the card of {checkpoint}, got {digest[:12]}…")
+    if not _has_digest(_content(checkpoint, card_path(checkpoint))):
+        LOG.warning("the card of %s has no digest: whether it was edited cannot be told", checkpoint)
     model = build_model(card.architecture, len(card.classes), card.size)
     try:
         load_weights(model, read_state_dict(checkpoint), card.architecture, checkpoint)

@@ -19,10 +19,12 @@ def readable_names(classes: Sequence[str]) -> tuple[str, ...]:
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:
     """Names that folders and label files may use for each class."""
+    return name_aliases(classifier.class_names)
+
+
+def name_aliases(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The same from the classes' readable names, known before the model is."""
     synsets, english = imagenet_synsets(), imagenet_names()
-    if classifier.classes == len(english):
-        return list(zip(synsets, classifier.class_names, strict=True))
-    return [
-        (name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name))
-        for name in classifier.class_names
-    ]
+    if len(names) == len(english):
+        return list(zip(synsets, names, strict=True))
+    return [(name, *(synset for synset, word in zip(synsets, english, strict=True) if word == name)) for name in names]

@@ -23,6 +23,7 @@ from certmask.zoo.timm_import import import_timm
 
 DEFAULT_MODEL = "efficientnet-lite0"
 SHIPPED = Path(__file__).parent / "shipped"
+LOG = logging.getLogger(__name__)
 
 
 def load_classifier(
@@ -63,14 +64,26 @@ def load_with_card(name: str, weights: str | Path | None = None) -> tuple[nn.Mod
         if weights is not None:
             raise ClassifierError(f"expected no further weights for {name}, which brings its own, got {weights}")
         return load_checkpoint(checkpoint)
-    model: Any = _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights)
-    config = model.pretrained_cfg
-    count = int(model.num_classes)
+    card = card_of(name)
+    return _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights), card
+
+
+def card_of(name: str) -> Card:
+    """The classes and preprocessing that belong to a name, known before any weights are read."""
+    checkpoint = checkpoint_path(name)
+    if checkpoint is not None:
+        return read_card(checkpoint)
+    if not _known_to_timm(timm_name(name)):
+        raise ClassifierError(
+            f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors file or a model name that timm "
+            f"knows, got {name!r}"
+        )
+    config = import_timm().get_pretrained_cfg(timm_name(name))
+    count = int(config.num_classes)
     classes = imagenet_names() if count == IMAGENET_CLASSES else [str(c) for c in range(count)]
-    height, width = config["input_size"][1:]
-    crop = float(config.get("crop_pct") or 0.875)
-    card = Card(name, tuple(classes), (height, width), tuple(config["mean"]), tuple(config["std"]), crop)
-    return model, card
+    height, width = config.input_size[1:]
+    crop = float(config.crop_pct or 0.875)
+    return Card(name, tuple(classes), (height, width), tuple(config.mean), tuple(config.std), crop)
 
 
 def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
@@ -100,12 +113,6 @@ def framing_of(name: str) -> Framing:
     return Framing(float(config.crop_pct), config.interpolation, config.crop_mode == "squash")
 
 
-def architecture_of(name: str) -> str:
-    """The architecture that a model's name stands for: that on the card of a checkpoint, else the name itself."""
-    checkpoint = checkpoint_path(name)
-    return name if checkpoint is None else read_card(checkpoint).architecture
-
-
 def checkpoint_path(name: str) -> Path | None:
     """The checkpoint that a name stands for: a ``.safetensors`` file, or one that comes with certmask; else None."""
     if name.endswith(".safetensors"):
@@ -132,11 +139,12 @@ def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | Classif
     Without a folder, those below ``models`` where there is such a folder.
     """
     checkpoints = checkpoints_below(Path("models")) if folder is None else given_checkpoints(folder)
-    config = import_timm().get_pretrained_cfg(timm_name(DEFAULT_MODEL))
-    names = tuple(imagenet_names())
-    embedded = Card(DEFAULT_MODEL, names, config.input_size[1:], config.mean, config.std, config.crop_pct)
     shipped = [(name, read_card(SHIPPED / f"{name}.safetensors")) for name in shipped_models()]
-    return [(DEFAULT_MODEL, embedded), *shipped, *((str(path), _card_or_error(path)) for path in checkpoints)]
+    return [
+        (DEFAULT_MODEL, card_of(DEFAULT_MODEL)),
+        *shipped,
+        *((str(path), _card_or_error(path)) for path in checkpoints),
+    ]
 
 
 def _card_or_error(checkpoint: Path) -> Card | ClassifierError:
@@ -167,15 +175,9 @@ def _known_to_timm(name: str) -> bool:
 
 
 def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
-    timm = import_timm()
-    if not _known_to_timm(timm_name(name)):
-        raise ClassifierError(
-            f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors file or a model name that timm "
-            f"knows, got {name!r}"
-        )
     if weights is not None:
         state = read_state_dict(Path(weights))
-        model: nn.Module = timm.create_model(timm_name(name), pretrained=False)
+        model: nn.Module = import_timm().create_model(timm_name(name), pretrained=False)
         load_weights(model, state, name, weights)
         return model
     return pretrained_model(name)
@@ -184,6 +186,7 @@ def _from_timm(name: str, weights: str | Path | None) -> nn.Module:
 def pretrained_model(name: str, **options: Any) -> nn.Module:
     """timm's pretrained network, downloaded once; ``num_classes`` puts a new last layer on it."""
     timm = import_timm()
+    LOG.info("getting pretrained weights of %s through timm; a bad connection is tried for about a minute", name)
     try:
         with _quiet_hub():
             model: nn.Module = timm.create_model(name, pretrained=True, **options)
@@ -191,7 +194,7 @@ def pretrained_model(name: str, **options: Any) -> nn.Module:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120].rstrip(" .")
         raise ClassifierError(
             f"expected to get pretrained weights of {name} through timm, got {reason}; "
-            "give local ones with --weights FILE (reproduce: --model NAME=FILE)"
+            "give local ones with --weights FILE (reproduce: --model NAME=FILE); HF_HUB_OFFLINE=1 saves the wait"
         ) from error
     return model
 

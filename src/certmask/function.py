@@ -1,0 +1,79 @@
+"""Is the function that is here the one that was certified? Equal as described, and in behaviour within the margin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from certmask.backends.devices import settings
+from certmask.certificate import Guarantee
+from certmask.engine import Engine
+from certmask.engine.fingerprint import fingerprint_from
+from certmask.errors import ResultsError
+from certmask.results.file import OWN_SOURCE, Row, provenance
+from certmask.rules import Rule
+from certmask.rules.registry import rule_from
+
+MACHINE = ("name", "device", "architecture_sha256", "fingerprint")
+"""What need not be equal to the letter: how the model is called, how its layers are printed (library versions differ in
+that), the machine, whose rounding the margin absorbs, and the fingerprint, which would show another architecture."""
+
+
+def check_function(header: Row, engine: Engine, rules: Iterable[Rule], where: str) -> list[str]:
+    """Refuse an engine that is not the function that a header says was certified; else what else differs, in words.
+
+    Equal in everything that describes it, and on the fixed pictures no lead differs by more than a rule's margin.
+    """
+    said, found = header["model"], engine.describe()
+    for key in {**said, **found}:
+        if key not in MACHINE and said.get(key) != found.get(key):
+            raise ResultsError(
+                f"expected the function that {where} certified, with {key} {said.get(key)!r}, got {found.get(key)!r}"
+            )
+    versions, here = header.get("versions", {}), provenance()
+    own = (f"{key} {versions.get(key)}, here {here[key]}" for key in OWN_SOURCE if here[key] != versions.get(key))
+    return [*check_behaviour(header, engine, rules, where), *own]
+
+
+def check_behaviour(header: Row, engine: Engine, rules: Iterable[Rule], where: str) -> list[str]:
+    """Refuse an engine that answers otherwise about the fixed pictures than the certified one, beyond the margin."""
+    said, differences = header["model"].get("fingerprint"), list(_differences(header, engine))
+    if said is None:
+        return [f"{where} has no fingerprint of behaviour: only weights and settings were compared", *differences]
+    changes = engine.fingerprint().changes(fingerprint_from(said))
+    for rule in rules:
+        change = getattr(changes, rule.unit)
+        if rule.guarantee is not Guarantee.NONE and change > rule.margin:
+            reason = "; ".join(differences) or "something that no hash sees, such as another forward pass"
+            raise ResultsError(
+                f"expected the function that {where} certified, got one whose leads on fixed pictures differ by "
+                f"{change:.2g}, more than the margin {rule.margin:.2g} of {rule.name} ({reason}): certify again here"
+            )
+    return differences
+
+
+def rules_of(header: Row) -> list[Rule]:
+    """The rules of all defences in a header."""
+    return [rule_from(defence["rule"]) for defence in header["defences"].values()]
+
+
+def continued_header(before: Row, header: Row, engine: Engine, where: str) -> tuple[Row, list[str]]:
+    """The header under which a run goes on, and what differs, in words.
+
+    Its fingerprint and what only explains it are those with which the file began, if what is here is the same function.
+    """
+    if not before or "fingerprint" not in before.get("model", {}):
+        return header, []
+    notes = check_behaviour(before, engine, rules_of(header), where)
+    kept = {key: value for key, value in before.items() if key in ("settings", "checked")}
+    model = {**header["model"], "fingerprint": before["model"]["fingerprint"]}
+    return {**header, **kept, "model": model}, notes
+
+
+def _differences(header: Row, engine: Engine) -> Iterable[str]:
+    """What else is not as it was: the machine, switches of libraries, versions."""
+    for said, here in (
+        ({"device": header["model"].get("device")}, engine.classifier.describe()),
+        (header.get("settings", {}), settings()),
+        ({key: value for key, value in header.get("versions", {}).items() if key not in OWN_SOURCE}, provenance()),
+    ):
+        yield from (f"{key} {value}, here {here.get(key)}" for key, value in said.items() if here.get(key) != value)

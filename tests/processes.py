@@ -1,0 +1,60 @@
+"""The command line in a process of its own that can be killed, stopped or starved.
+
+Each is forked from a server that has imported all this, which takes seconds, and has computed nothing yet.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from certmask.cli import main
+from certmask.zoo.timm_import import import_timm
+
+for module in ("certmask.certification", "certmask.cli.choices", "certmask.cli.console", "certmask.report.tables"):
+    import_module(module)
+import_timm()
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
+
+def started(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """A process that does some work; it ends with this one at the latest."""
+    process = FORKS.Process(target=work, args=arguments, daemon=True)
+    with patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(sys.path)}):
+        process.start()
+    return process
+
+
+def certify(arguments: list[str], said: Path, room: int | None = None) -> None:
+    """``certmask certify``, for ``started``; what it prints goes to a file, and no file may be larger than ``room``."""
+    torch.set_num_threads(1)
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    if room is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    sys.argv = ["certmask", "certify", *arguments]
+    main()
+
+
+def await_growth(path: Path, process: BaseProcess) -> None:
+    """Wait until a process has written to a file, or for its end."""
+    before = _size(path)
+    while process.is_alive() and _size(path) <= before:
+        time.sleep(0.002)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

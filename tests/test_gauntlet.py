@@ -1,0 +1,208 @@
+"""The gauntlet does not trust the geometry: it notices a sabotaged engine, and finds nothing in an honest one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import tiny_network
+from test_attacks import COVERS, smooth_images
+from torch import Tensor
+
+from certmask.attacks import AdaptiveAttack, Descent, Harm, Job, Surrogate, defence_judge, worst_case
+from certmask.attacks.attempts import PLACES, SEARCHED, Budget, pick_corner, place_for
+from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, Juries, Places, masked_views
+from certmask.certificate import Decision
+from certmask.classifier import Classifier
+from certmask.covers import Cover, spread_cover
+from certmask.defences import MaskedDefence, examine
+from certmask.engine import Engine
+from certmask.errors import ResultsError
+from certmask.geometry import IntArray
+from certmask.rules import JuryDetection, PatchCleanser, Rule
+from certmask.rules.tournament import Duelling, double_masking
+from certmask.threat import Patch
+from certmask.votes import Votes
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+sabotage: Any = importlib.import_module("sabotage")
+SINGLE = spread_cover(24, Patch(6, 6), 12)
+ATTEMPTS = 60
+"""Within so many attempts a sabotaged engine is noticed."""
+
+
+def shortened(marks: Tensor, pixels: int) -> Tensor:
+    """Masks along one axis, ``[masks, length]``, each piece without its last pixels."""
+    for _ in range(pixels):
+        marks = marks & torch.nn.functional.pad(marks[:, 1:], (0, 1))
+    return marks
+
+
+def engine_with(cover: Cover, short: int) -> Engine:
+    """An engine that paints masks so many pixels short at the bottom and on the right."""
+    engine = Engine(Classifier(tiny_network(seed=1), 24, batch=16, precision="fp32"), [cover])
+    masks = engine.forward.masks
+    masks.rows, masks.columns = shortened(masks.rows, short), shortened(masks.columns, short)
+    return engine
+
+
+def certified(engine: Engine, defence: MaskedDefence, count: int) -> tuple[Tensor, Tensor]:
+    """Images and labels that this defence, sabotaged or not, has certified."""
+    images = smooth_images(60)
+    labels = engine.classifier(images).argmax(dim=1)
+    found = {f.number: f.value[0].certified for f in examine(engine, images, labels.tolist(), [defence])}
+    holds = torch.tensor([bool(found[number]) for number in range(len(images))])
+    assert holds.sum() >= count
+    return images[holds][:count], labels[holds][:count]
+
+
+def broken_attempts(engine: Engine, defence: MaskedDefence) -> list[str]:
+    """The places of those attempts that broke a certificate, as the default budget picks places for images."""
+    each, juries = Budget().locations - 1, Juries(defence.cover)
+    images, labels = certified(engine, defence, ATTEMPTS // each)
+    numbers = [number for number in range(len(images)) for _ in range(each)]
+    places = [place_for(number, location, each + 1) for number in range(len(images)) for location in range(1, each + 1)]
+    chance = np.random.default_rng(0)
+    corners = torch.from_numpy(np.stack([pick_corner(place, juries, chance) for place in places]))
+    attack = AdaptiveAttack(Surrogate(engine.classifier, engine=engine), defence, Descent(steps=30), views=8)
+    job = Job(images[numbers], labels[numbers], defence.cover.patch, corners)
+    judged = zip(places, attack(job, defence_judge(engine, defence)).decisions, job.labels.tolist(), strict=True)
+    return [place for place, decision, label in judged if defence.rule.guarantee.broken_by(decision, label)]
+
+
+@pytest.mark.parametrize(("rule", "short"), [(JuryDetection(), 2), (PatchCleanser(), 1)], ids=str)
+def test_masks_painted_short_are_noticed(rule: Rule, short: int) -> None:
+    """The same attempts break nothing where masks are painted as they should be."""
+    defence = MaskedDefence(SINGLE, rule, "defence")
+    assert {"flush", "beyond"} & set(broken_attempts(engine_with(SINGLE, short), defence))
+    assert broken_attempts(engine_with(SINGLE, 0), defence) == []
+
+
+def test_a_dissenter_who_skips_a_duel_is_noticed_in_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Double masking that leaves out the duel of masks 2 and 5 lets 2 win with a patch that only 5 hides."""
+
+    def faulty(labels: IntArray) -> Duelling[Decision]:
+        duelling, told = double_masking(labels), None
+        while True:
+            try:
+                pairs = duelling.send(told)  # type: ignore[arg-type]
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            outcome = yield pairs
+            told = np.where((np.sort(pairs) == (2, 5)).all(axis=1), labels[pairs[:, 0]], outcome)
+
+    certain, count = torch.eye(5)[1], len(SINGLE)
+    votes = Votes.from_table(SINGLE, certain.expand(count, -1), certain.expand(count, count, -1))
+    assert PatchCleanser().certify(votes, 1).holds
+    (district,) = (n for n, jury in enumerate(SINGLE.districts.all_juries) if tuple(jury) == (5,))
+    assert worst_case(votes, PatchCleanser(), 1, district, plays=1).harm is Harm.UNCHANGED
+    monkeypatch.setattr("certmask.rules.patchcleanser.double_masking", faulty)
+    assert worst_case(votes, PatchCleanser(), 1, district, plays=1).harm is Harm.WRONG
+
+
+# ------------------------------------------------------------------------------------- what the gauntlet looks through
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+@pytest.mark.parametrize("short", [0, 1, 3])
+def test_leaks_are_what_the_engine_shows(cover: Cover, short: int) -> None:
+    """By painting a patch on noise and comparing, mask by mask and corner by corner."""
+    engine, juries, chance = engine_with(cover, short), Juries(cover), np.random.default_rng(0)
+    corners = np.stack([pick_corner(place, juries, chance) for place in PLACES[1:] for _ in range(4)])
+    covered = juries.members(corners)
+    leaks = Surrogate(engine.classifier, engine=engine).leaks(cover, corners, covered)
+    noise, (height, width) = torch.rand(1, 3, 24, 24), cover.patch.size
+    for (top, left), row in zip(corners.tolist(), leaks, strict=True):
+        patched = noise.clone()
+        patched[:, :, top : top + height, left : left + width] = torch.rand(1, 3, height, width)
+        for mask, number in enumerate(engine.forward.masks.index(cover).tolist()):
+            sets = torch.tensor([[number]])
+            differs = not torch.equal(engine.forward.shown(noise, sets), engine.forward.shown(patched, sets))
+            assert row[mask] == (differs and cover.masks[mask].covers((top, left), cover.patch, cover.image))
+    assert leaks.any() == (short > 0)
+
+
+def test_a_leaking_jury_is_looked_through_in_every_draw() -> None:
+    juries, corners = Juries(SINGLE), np.array([[0, 0], [6, 6]])
+    covered = juries.members(corners)
+    leaking = covered & np.array([[True], [False]])
+    places = Places(juries, corners, leaking)
+    wishes = TURN_ALL.wish(places, np.random.default_rng(0))
+    assert (wishes[leaking] == TURN).all()
+    assert (wishes[covered & ~leaking] == HIDDEN).all()
+    views = masked_views(places, np.arange(len(SINGLE)), wishes, [True, True], 6, False, torch.device("cpu"))
+    for seed in range(10):
+        pairs, wanted = views.draw(torch.Generator().manual_seed(seed))
+        own = torch.from_numpy(leaking[0])[pairs[0]]
+        assert own[:3].any(dim=1).all()
+        assert (wanted[0] == TURN).all()
+        assert (wanted[1] != HIDDEN).all()
+
+
+# --------------------------------------------------------------------------------------------------------- the places
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+def test_flush_and_beyond_follow_from_rectangles(cover: Cover) -> None:
+    """Every edge of a mask has its turn, at the seams of wrapped masks too."""
+    juries, chance = Juries(cover), np.random.default_rng(0)
+    last = np.array(cover.patch.positions(cover.image)) - 1
+    near = {edge for mask in cover.masks for edge, _ in mask.rows(cover.image)}
+    far = {edge - cover.patch.height for mask in cover.masks for _, edge in mask.rows(cover.image)}
+    found = {place: np.stack([pick_corner(place, juries, chance) for _ in range(800)]) for place in ("flush", "beyond")}
+    flush = {row for row in near | far if 0 <= row <= last[0]}
+    beyond = {row - 1 for row in near} | {row + 1 for row in far}
+    assert set(found["flush"][:, 0].tolist()) >= flush
+    assert set(found["beyond"][:, 0].tolist()) >= {row for row in beyond if 0 <= row <= last[0]}
+    assert juries.members(found["flush"]).any(axis=1).mean() > 0.5
+
+
+def test_every_kind_of_place_is_taken_within_two_images() -> None:
+    locations = Budget().locations
+    planned = [[place_for(image, location, locations) for location in range(locations)] for image in range(4)]
+    assert {places[0] for places in planned} == {SEARCHED}
+    assert {*planned[0], *planned[1]} == set(PLACES)
+    assert planned[0][1:3] == ["flush", "beyond"]
+
+
+# ---------------------------------------------------------------------------------------------- the table of sabotage
+
+
+def test_the_table_of_sabotage_says_how_long_it_took(tmp_path: Path) -> None:
+    """The median where all seeds noticed; else how many did, or how many attempts were not enough."""
+    found: dict[str, list[tuple[int, int | None]]] = {
+        "soon": [(50, 3), (50, 9), (50, 4)],
+        "rarely": [(100, None), (100, 60), (80, None)],
+        "never": [(100, None), (90, None)],
+        "nothing": [(0, None)],
+    }
+    model = {"name": "net", "precision": "fp32", "device": "a CPU"}
+    header = {"certmask_results": 2, "kind": "sabotage", "model": model, "data": {"images": 7}, "defences": {"A": {}},
+              "budget": {"steps": 5, "views": 6}}  # fmt: skip
+    rows = [
+        {"way": "pixels", "fault": fault, "defence": "A", "seed": seed, "certified": attempts, "attempts": attempts,
+         "first": first}
+        for fault, outcomes in found.items() for seed, (attempts, first) in enumerate(outcomes)
+    ]  # fmt: skip
+    path = tmp_path / "sabotage.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *rows]))
+    assert sabotage.sabotage_table(path).splitlines() == [
+        "net, fp32 on a CPU, 7 photos, 3 seeds; attempts of 5 steps with 6 masked views each.",
+        "",
+        "| fault | looked for in | A |",
+        "| --- | --- | ---: |",
+        "| soon | pixels | 4 |",
+        "| rarely | pixels | 60 (1 of 3 seeds) |",
+        "| never | pixels | not in 90 |",
+        "| nothing | pixels | – |",
+    ]
+    path.write_text(json.dumps({**header, "kind": "attack"}) + "\n")
+    with pytest.raises(ResultsError, match=r"expected what benchmarks/sabotage\.py has written"):
+        sabotage.sabotage_table(path)
