@@ -329,6 +329,7 @@ def test_missing_and_foreign_files(here: Path) -> None:
     attack(here, *QUICK, "--rule", "undefended", code=1)
     assert (here / "attack.jsonl").read_text() == "my notes\n"
     (here / "photos" / FIRST).rename(here / "photos" / "559" / "other.png")
+    (here / "attack.jsonl").unlink()
     assert FIRST in attack(here, "--images", "3", code=1).stderr
 
 

@@ -393,7 +393,7 @@ def test_photos_smaller_than_the_mask(discs: Path, begun: Path, tmp_path: Path) 
     options = ("--model", model, "--mask", "20", "--backend", "torch", "--out", tmp_path / "t.jsonl")
     certmask("certify", tmp_path / "tiny", *options, "--patch", "4")
     assert len(read_results(tmp_path / "t.jsonl")[1]) == 30
-    assert "got" in certmask("certify", tmp_path / "tiny", *options, "--patch", "33", code=1).stderr
+    assert "got" in certmask("certify", tmp_path / "tiny", *options, "--patch", "33", code=2).stderr
 
 
 def test_recipes_that_make_no_sense() -> None:
