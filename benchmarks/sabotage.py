@@ -403,7 +403,8 @@ def main() -> None:
                     for row in work.rows(fault, seed, left):
                         results.write(row)
                         print(f"{time.monotonic() - begun:.0f} s: {row}", flush=True)
-        complete = {(row["fault"], row["seed"]) for row in results.rows}
+        names = {fault.name for fault in faults}
+        complete = {(row["fault"], row["seed"]) for row in results.rows if row["fault"] in names}
         print(f"{len(complete)} of {len(faults) * options.seeds} faults and seeds begun or done")
 
 
