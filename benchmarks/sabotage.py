@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from certmask.attacks.attempts import Budget
+from certmask.attacks.certified_run import read_certified
 from certmask.attacks.gauntlet import Gauntlet
 from certmask.attacks.target import Target
 from certmask.attacks.vote_game import VoteGame
@@ -55,6 +56,7 @@ TOGETHER = {"cuda": 50, "cpu": 4}
 """Attempts that are made before their outcomes are looked at."""
 AT_ONCE = {"cuda": 50, "cpu": 1}
 """Attempts that descend together: small networks leave a GPU time for many."""
+WAYS = ("pixels", "votes")
 RECOVERY = ("jury recovery k=1", "jury recovery k=4", "PatchCleanser 4×4")
 EVERY = ("jury detection k=1", "jury detection k=4", *RECOVERY)
 
@@ -256,27 +258,36 @@ class Laboratory:
     def rows(self, fault: Fault, seed: int, wanted: set[tuple[str, str]]) -> Iterator[Row]:
         """What comes of one fault: a row for each way to look and defence that is ``wanted``."""
         with fault.injected(seed):
-            chosen = self.defences(fault)
-            certified = self.folder / f"{FAULTS.index(fault)}-{seed}.jsonl"
+            path, chosen = self.folder / f"{FAULTS.index(fault)}-{seed}.jsonl", self.defences(fault)
             engine = Engine(self.classifier, [defence.cover for defence in chosen])
-            _, found = certify_run(engine, self.dataset, chosen, certified)
-            held = {d.name: sum(bool(row["defences"][d.name]["certified"]) for row in found) for d in chosen}
-            names = [name for way, name in sorted(wanted) if way == "pixels"]
-            budget = Budget(self.options.images, self.options.places, 1, self.options.steps, self.options.views, seed)
-            attacked = certified.with_name(f"{certified.stem}-attempts.jsonl")
-            target = Target(
-                certified, self.options.data, attacked, self.options.model, self.weights, self.options.device
-            )
-            at_once = self.options.at_once or AT_ONCE.get(self.classifier.device.type, 1)
-            gauntlet = target.gauntlet(budget, at_once=at_once, save=0) if any(held.values()) else None
-            for name in names:
-                told = {"way": "pixels", "fault": fault.name, "defence": name, "seed": seed, "certified": held[name]}
-                yield {**told, **(attempts_until_broken(gauntlet, name) if gauntlet and held[name] else nothing())}
-            for defence in chosen:
-                if ("votes", defence.name) in wanted:
-                    right = [row["image"] for row in found if row["defences"][defence.name]["certified"]]
-                    told = {"way": "votes", "fault": fault.name, "defence": defence.name, "seed": seed}
-                    yield {**told, "certified": held[defence.name], **self.plays_until_broken(defence, right, seed)}
+            certify_run(engine, self.dataset, chosen, path)
+            run = read_certified(path)
+            held = {defence.name: [row["image"] for row in run.attackable(defence)] for defence in chosen}
+            gauntlet = self.gauntlet(path, seed) if any(held.values()) else None
+            for way, defence in ((way, d) for way in WAYS for d in chosen if (way, d.name) in wanted):
+                images = held[defence.name]
+                told = {
+                    "way": way,
+                    "fault": fault.name,
+                    "defence": defence.name,
+                    "seed": seed,
+                    "certified": len(images),
+                }
+                if gauntlet is None or not images:
+                    found: Row = {"attempts": 0, "first": None, "place": None}
+                elif way == "pixels":
+                    found = attempts_until_broken(gauntlet, defence.name)
+                else:
+                    found = self.plays_until_broken(defence, images, seed)
+                yield {**told, **found}
+
+    def gauntlet(self, certified: Path, seed: int) -> Gauntlet:
+        """All attempts on what a faulty run has certified."""
+        options, out = self.options, certified.with_name(f"{certified.stem}-attempts.jsonl")
+        target = Target(certified, options.data, out, options.model, self.weights, options.device)
+        budget = Budget(options.images, options.places, 1, options.steps, options.views, seed)
+        at_once = options.at_once or AT_ONCE.get(self.classifier.device.type, 1)
+        return target.gauntlet(budget, at_once=at_once, save=0)
 
     def plays_until_broken(self, defence: MaskedDefence, images: Sequence[str], seed: int) -> Row:
         """How many plays of the vote game, photo after photo, it takes to break a certificate."""
@@ -319,11 +330,6 @@ class Counted:
         self.play = play
 
 
-def nothing() -> Row:
-    """Where nothing was certified there is nothing to break."""
-    return {"attempts": 0, "first": None, "place": None}
-
-
 def attempts_until_broken(gauntlet: Gauntlet, name: str) -> Row:
     """The gauntlet's attempts on one defence in random order, some at a time, until a certificate breaks."""
     mine = [attempt for attempt in gauntlet.attempts if attempt.defence == name]
@@ -342,8 +348,7 @@ def attempts_until_broken(gauntlet: Gauntlet, name: str) -> Row:
 
 def wanted(fault: Fault, names: Sequence[str]) -> set[tuple[str, str]]:
     """The rows that a fault needs for one seed: by pixels, and where the rule is at fault by votes too."""
-    ways = ("pixels", "votes") if fault.rule else ("pixels",)
-    return {(way, name) for way in ways for name in fault.defences if name in names}
+    return {(way, name) for way in WAYS[: 1 + fault.rule] for name in fault.defences if name in names}
 
 
 def header(engine: Engine, dataset: Dataset, options: argparse.Namespace) -> Row:
@@ -398,7 +403,8 @@ def main() -> None:
                     for row in work.rows(fault, seed, left):
                         results.write(row)
                         print(f"{time.monotonic() - begun:.0f} s: {row}", flush=True)
-        complete = {(row["fault"], row["seed"]) for row in results.rows}
+        names = {fault.name for fault in faults}
+        complete = {(row["fault"], row["seed"]) for row in results.rows if row["fault"] in names}
         print(f"{len(complete)} of {len(faults) * options.seeds} faults and seeds begun or done")
 
 
