@@ -350,6 +350,14 @@ def test_a_file_that_is_taken_away_in_mid_run_is_noticed(change: str, tmp_path: 
         assert read_results(path)[1] == ROWS[1:2]
 
 
+def test_a_run_may_change_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ResultsFile(Path("run.jsonl"), HEADER) as file:
+        monkeypatch.chdir("/")
+        file.write(ROWS[0])
+    assert read_results(tmp_path / "run.jsonl")[1] == ROWS[:1]
+
+
 def test_a_file_is_free_again_after_a_run_that_could_not_begin(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     written(path)

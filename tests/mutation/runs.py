@@ -41,7 +41,7 @@ RUNS = [
         "a run into a deleted file",
         "rows are written where nobody finds them, while a second run has the name to itself",
         "results/file.py",
-        "if not _same_file(self._file, self.path):",
+        "if not _same_file(self._file, self._place):",
         "if self._file.closed:",
         ("test_interrupted_runs.py::test_a_file_that_is_taken_away_in_mid_run_is_noticed",),
     ),

@@ -54,7 +54,7 @@ class ResultsFile:
     """Appends rows under a header; opening an existing file continues it if, and only if, the header is the same."""
 
     def __init__(self, path: Path, header: Row) -> None:
-        self.path = path
+        self.path, self._place = path, path.absolute()
         if path.suffix == ".gz":
             raise ResultsError(f"expected a results file that can be appended to, got the packed {path}")
         self.header = json.loads(json.dumps({"certmask_results": FORMAT, **header}))
@@ -118,7 +118,7 @@ class ResultsFile:
         self._append({VOID: reason})
 
     def _append(self, row: Row) -> None:
-        if not _same_file(self._file, self.path):
+        if not _same_file(self._file, self._place):
             raise ResultsError(f"expected {self.path} to stay where it is during a run, got it moved or deleted")
         end = self._file.seek(0, os.SEEK_END)
         rest = _line(row)
@@ -199,7 +199,7 @@ def _lock(file: FileIO, path: Path) -> None:
 def _same_file(file: FileIO, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
+    except OSError:
         return False
 
 
