@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from certmask.backends import openvino
-from certmask.classifier import Classifier
+from certmask.classifier import Classifier, float32_mode
 from certmask.covers import spread_cover
 from certmask.deployed import Defence
 from certmask.errors import ClassifierError
@@ -172,3 +172,30 @@ def test_a_network_that_was_found_out_is_never_let_through() -> None:
     for _ in range(openvino.CHECKED_BATCHES + 1):
         with pytest.raises(ClassifierError, match="expected a network that OpenVINO computes as torch does"):
             converted(bright)
+
+
+def test_a_thread_of_another_precision_waits_until_the_mode_is_free() -> None:
+    """torch keeps the float32 mode for the whole process; it can be set without a GPU."""
+    cuda, matmul = torch.device("cuda"), torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    first_in, second_in, looked = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> bool:
+        with float32_mode(cuda, tf32=False):
+            with float32_mode(cuda, tf32=True):
+                first_in.set()
+            second_in.wait(0.1)
+            kept = not matmul.allow_tf32
+            looked.set()
+        return kept
+
+    def second() -> bool:
+        first_in.wait()
+        with float32_mode(cuda, tf32=True):
+            second_in.set()
+            looked.wait()
+            return bool(matmul.allow_tf32)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [run.result() for run in [pool.submit(first), pool.submit(second)]] == [True, True]
+    assert matmul.allow_tf32 is before

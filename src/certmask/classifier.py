@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from numbers import Real
+from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,8 @@ UNKNOWN = "unknown"
 """The weights of a plain callable."""
 Colour = tuple[float, float, float]
 T = TypeVar("T")
+_ONE_MODE = RLock()
+"""torch has one float32 mode for all threads, so they take turns to start kernels in theirs."""
 
 
 class Classifier:
@@ -263,17 +266,18 @@ def compile_options() -> dict[str, bool]:
 
 @contextmanager
 def float32_mode(device: torch.device, tf32: bool) -> Iterator[None]:
-    """fp32 means fp32: on a GPU, the reduced tf32 mode is used only where it was asked for."""
+    """fp32 means fp32: on a GPU, the reduced tf32 mode is used only where it was asked for, by whichever thread."""
     if device.type != "cuda" or torch.compiler.is_compiling():
         yield
         return
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
+    with _ONE_MODE:
+        before = matmul.allow_tf32, cudnn.allow_tf32
+        matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+        try:
+            yield
+        finally:
+            matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 @contextmanager
