@@ -112,6 +112,22 @@ def test_a_dissenter_who_skips_a_duel_is_noticed_in_votes(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)
 @pytest.mark.parametrize("short", [0, 1, 3])
+def test_a_searched_place_is_one_that_leaks_most(cover: Cover, short: int) -> None:
+    """Against every place there is, each looked at through every mask; an honest engine leaks nowhere."""
+    engine, juries = engine_with(cover, short), Juries(cover)
+    surrogate = Surrogate(engine.classifier, engine=engine)
+    corners = np.stack(np.meshgrid(*map(np.arange, cover.patch.positions(cover.image)), indexing="ij"), -1).reshape(
+        -1, 2
+    )
+    covered = juries.members(corners)
+    share = surrogate.leaks(cover, corners, covered).sum(axis=1) / covered.sum(axis=1)
+    expected = corners[(share == share.max()) & (share > 0)]
+    assert np.array_equal(surrogate.leaking_corners(cover), expected)
+    assert bool(len(expected)) == bool(short)
+
+
+@pytest.mark.parametrize("cover", COVERS, ids=str)
+@pytest.mark.parametrize("short", [0, 1, 3])
 def test_leaks_are_what_the_engine_shows(cover: Cover, short: int) -> None:
     """By painting a patch on noise and comparing, mask by mask and corner by corner."""
     engine, juries, chance = engine_with(cover, short), Juries(cover), np.random.default_rng(0)

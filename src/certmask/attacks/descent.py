@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from certmask.covers import Cover
 from certmask.engine import Engine
 from certmask.engine.masking import MaskTable
 from certmask.errors import AttackError
-from certmask.geometry import IntArray
+from certmask.geometry import IntArray, Mask
+from certmask.threat import Size
 
 LOOKED_AT = 128
 """Views that are compared at once."""
@@ -51,6 +53,7 @@ class Surrogate:
         self._network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._masks = MaskTable(covers, classifier.size, self.device) if engine is None else engine.forward.masks
         self._shown = self._painted if engine is None else engine.forward.shown
+        self._leaking: dict[Cover, IntArray] = {}
         self._shift, self._scale, self._fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
             for colour in (classifier.mean, classifier.std, classifier.mean if fill is None else fill)
@@ -85,11 +88,49 @@ class Surrogate:
             leaking[tuple(some.T)] = differ.cpu().numpy()
         return leaking
 
+    def leaking_corners(self, cover: Cover) -> IntArray:
+        """Where the largest part of the masks that should hide a patch show some of it, ``[n, 2]``; none if all hide.
+
+        Which masks should hide a place is found from their rectangles, pixel by pixel; what they show, from black and
+        white pictures.
+        """
+        if cover not in self._leaking:
+            covering, leaking = np.zeros((2, *cover.patch.positions(cover.image)), dtype=np.int64)
+            for number, mask in zip(self.numbers(cover), cover.masks, strict=True):
+                covers = _windows(_hidden(mask, cover.image), cover.patch.size) == np.prod(cover.patch.size)
+                covering += covers
+                leaking += covers & (_windows(self._visible(int(number)), cover.patch.size) > 0)
+            share = leaking / np.maximum(covering, 1)
+            self._leaking[cover] = np.argwhere((share == share.max()) & (leaking > 0))
+        return self._leaking[cover]
+
+    def _visible(self, number: int) -> IntArray:
+        """1 for every pixel ``[height, width]`` that a mask lets through."""
+        pictures = torch.stack([torch.zeros(3, *self.size), torch.ones(3, *self.size)]).to(self.device)
+        black, white = self._shown(pictures, torch.full((2, 1), number, device=self.device))
+        return np.asarray((black != white).any(dim=0).long().cpu())
+
     def _painted(self, pictures: Tensor, sets: Tensor) -> Tensor:
         """The fill colour wherever one of a set of masks lies."""
         rows, columns = self._masks.rows[sets], self._masks.columns[sets]
         hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
         return torch.where(hidden[:, None], self._fill, pictures)
+
+
+def _hidden(mask: Mask, image: Size) -> IntArray:
+    """1 for every pixel ``[height, width]`` that a mask should hide."""
+    pixels = np.zeros(image, dtype=np.int64)
+    rows, columns = mask.footprint(image)
+    for (top, bottom), (left, right) in product(rows, columns):
+        pixels[top:bottom, left:right] = 1
+    return pixels
+
+
+def _windows(pixels: IntArray, window: Size) -> IntArray:
+    """The sum over the window at each of its places."""
+    sums = np.pad(pixels, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+    h, w = window
+    return np.asarray(sums[h:, w:] - sums[:-h, w:] - sums[h:, :-w] + sums[:-h, :-w])
 
 
 def _own_network(classifier: Classifier) -> nn.Module:

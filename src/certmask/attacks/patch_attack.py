@@ -146,6 +146,13 @@ class AdaptiveAttack(PatchAttack):
         paired = [goal.pairs for goal in goals]
         return masked_views(places, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device)
 
+    def _searched(self, job: Job, prey: Prey, numbers: list[int], seed: int, chance: torch.Generator) -> Tensor:
+        """Where masks that should hide the patch leak, if they do anywhere; else where the network is weakest."""
+        leaking = torch.from_numpy(self.surrogate.leaking_corners(self.defence.cover)).to(self.surrogate.device)
+        if not len(leaking) or self.goals[0].bare:
+            return super()._searched(job, prey, numbers, seed, chance)
+        return leaking[torch.randint(len(leaking), (len(numbers),), generator=chance, device=chance.device)]
+
     def _places(self, corners: IntArray) -> Places:
         """The corners, with what the surrogate sees through the masks that should hide a patch there."""
         leaking = self.surrogate.leaks(self.defence.cover, corners, self._juries.members(corners))
