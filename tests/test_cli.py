@@ -220,7 +220,6 @@ def test_predict_takes_any_photo_and_signals_alerts(
         (("{cup}", "--mask", "3"), "3×3", 2),
         (("{cup}", "--margin", "-1"), "-1", 2),
         (("{cup}", "--margin", "wide"), "'wide'", 2),
-        (("{cup}", "--aggregate", "mean-log-probability"), "auto", 2),
         (("{cup}", "--tiling", "offset", "--mask", "9", "--fold", "2"), "offset", 2),
     ],
 )

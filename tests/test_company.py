@@ -116,6 +116,24 @@ def test_a_model_that_is_no_function_of_one_picture_is_refused(model: type[nn.Mo
         Classifier(model(), 24, precision="fp32", batch=8)
 
 
+class Ageing(nn.Module):
+    """Every picture of a batch is answered alike, and so is every batch of the first six."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def forward(self, batch: Tensor) -> Tensor:
+        self.asked += 1
+        return (30 if self.asked <= 7 else 31) * batch.mean(dim=(2, 3))
+
+
+def test_state_that_only_time_shows_is_refused() -> None:
+    """One batch counts the classes, six try company, and the first of these is asked again."""
+    with pytest.raises(ClassifierError, match="on chance or on earlier"):
+        Classifier(Ageing(), 24, precision="fp32", batch=8)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("batch", [1, 2, 7, 32])
 def test_a_network_is_not_suspected(batch: int, precision: str, network: nn.Module) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, TypeAlias
@@ -353,9 +354,10 @@ def test_spread_at_full_size_has_thirteen_starts() -> None:
 
 
 def test_digest_tells_covers_apart() -> None:
-    """The digest depends on image, patch, footprints and copies, and on nothing else."""
+    """The digest depends on image, patch, footprints, copies and grids alone; former ones leave the grids out."""
     base = minimal_cover(20, Patch(3, 3), 6, (2, 1))
-    same = custom_cover(20, Patch(3, 3), [m for m, c in zip(base.masks, base.copies, strict=True) for _ in range(c)])
+    same = replace(base, tiling="custom", mask=(5, 5), fold=(1, 1))
+    loose = custom_cover(20, Patch(3, 3), [m for m, c in zip(base.masks, base.copies, strict=True) for _ in range(c)])
     others = [
         minimal_cover(20, Patch(3, 3), 6, (1, 2)),
         minimal_cover(20, Patch(3, 3), 6),
@@ -363,8 +365,12 @@ def test_digest_tells_covers_apart() -> None:
         base.for_patch(Patch(2, 2)),
         replicated_cover(20, Patch(3, 3), 6),
         replicated_cover(20, Patch(3, 3), 6, 2),
+        loose,
     ]
     assert base.digest == same.digest
+    former = "0123456789abcdef"
+    assert base.digest_as(former) == loose.digest_as(former) == same.digest_as(former)
+    assert base.digest_as(base.digest) == base.digest != base.digest_as(former)
     assert len({base.digest, *(cover.digest for cover in others)}) == 1 + len(others)
 
 

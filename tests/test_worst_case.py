@@ -30,8 +30,8 @@ SOUND: list[Rule] = [
     JuryDetection(),
     JuryDetection(LabelMajority()),
     MinorityReports(),
-    JuryRecovery(),
-    JuryRecovery(aggregate=LabelMajority()),
+    JuryRecovery("all"),
+    JuryRecovery("all", LabelMajority()),
     PatchCleanser(),
     PatchCleanser(challenger=True),
 ]

@@ -51,7 +51,7 @@ class Gauntlet:
         """Make every attempt that the file ``out`` does not have yet; return all of them."""
         by_name = {defence.name: defence for defence in self.defences}
         with ResultsFile(self.out, self._header()) as results:
-            check_begun(self.out, results.header, results.rows, {"attempt": str})
+            check_begun(self.out, results.header, results.rows)
             done = {row["attempt"] for row in results.rows}
             todo = [attempt for attempt in self.attempts if attempt.key not in done]
             progress(len(self.attempts) - len(todo))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from certmask.errors import ResultsError, UsageError
-from certmask.results.run import begun_run
-
-ASKED = {"certify": ("input_sha256",), "attack": ("attempt", "picture")}
-"""What whoever goes on with a run reads in its rows, beside what every reader does."""
+from certmask.results.file import read_results
+from certmask.results.run import check_begun
 
 
 def check_picture(path: Path | None) -> None:
@@ -39,11 +37,5 @@ def check_folder(path: Path) -> None:
 def check_continued(out: Path) -> None:
     """An error if a results file cannot be gone on with: no file at all, or a row that cannot be true."""
     check_file(out)
-    run = begun_run(out) if out.is_file() and b"\n" in out.read_bytes() else None
-    if run is not None:
-        for number, row in enumerate(run.rows, start=2):
-            for key in ASKED[run.kind]:
-                if not isinstance(row.get(key), str) and (key not in row or row[key] is not None):
-                    raise ResultsError(
-                        f"expected {key!r} as text in line {number} of {out}, got {row.get(key, 'none')!r}"
-                    )
+    if out.is_file() and b"\n" in out.read_bytes():
+        check_begun(out, *read_results(out))

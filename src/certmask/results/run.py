@@ -26,6 +26,8 @@ DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
+GOING_ON: Mapping[str, Shape] = {"certify": {"input_sha256": str}, "attack": {"attempt": str}}
+"""What whoever goes on with a run reads in its rows, beside what every reader does."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def check_begun(path: Path, header: Row, rows: Sequence[Row], needed: Shape) -> None:
+def check_begun(path: Path, header: Row, rows: Sequence[Row]) -> None:
     """Refuse to continue a run whose rows could not be counted in the end, or lack what going on needs."""
     check_header(header, path)
     for number, row in enumerate(rows, start=2):
-        _check(row, needed, f"line {number} of {path}")
+        _check(row, GOING_ON[header["kind"]], f"line {number} of {path}")
     _check_rows(header, rows, path)
 
 
