@@ -145,7 +145,7 @@ def test_nothing_is_kept_once_the_batch_was_halved(images: Tensor, tmp_path: Pat
     """Then some votes were cast by another function than the name of the file says."""
     engine = engine_of([SINGLE])
     archive = KeptVotes(tmp_path, engine, [pixel_digest(image) for image in images])
-    engine.classifier.halve()
+    engine.forward.halve()
     list(examine(engine, images[:2], None, [MaskedDefence(SINGLE, JuryDetection())], archive))
     assert not list(tmp_path.iterdir())
 

@@ -20,9 +20,11 @@ from certmask.covers import spread_cover
 from certmask.data import load_dataset
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
-from certmask.errors import ChangedModelError, ClassifierError, ResultsError
+from certmask.engine.margin import measured_margin
+from certmask.errors import CertmaskError, ChangedModelError, ClassifierError, ResultsError
+from certmask.results.file import ResultsFile, read_results
 from certmask.results.run import read_run
-from certmask.rules import JuryRecovery, Undefended
+from certmask.rules import JuryRecovery, PatchCleanser, Undefended
 from certmask.threat import Patch
 
 COVER = spread_cover(24, Patch(4, 4), 10, 2)
@@ -117,7 +119,7 @@ def test_a_model_that_is_no_function_of_one_picture_is_refused(model: type[nn.Mo
 
 
 class Ageing(nn.Module):
-    """Every picture of a batch is answered alike, and so is every batch of the first six."""
+    """Every picture of a batch is answered alike, and so is every batch but the last that a classifier tries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,11 +127,11 @@ class Ageing(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         self.asked += 1
-        return (30 if self.asked <= 7 else 31) * batch.mean(dim=(2, 3))
+        return (30 if self.asked <= 8 else 31) * batch.mean(dim=(2, 3))
 
 
 def test_state_that_only_time_shows_is_refused() -> None:
-    """One batch counts the classes, six try company, and the first of these is asked again."""
+    """One batch counts the classes, seven try company, and the first of these is asked again."""
     with pytest.raises(ClassifierError, match="on chance or on earlier"):
         Classifier(Ageing(), 24, precision="fp32", batch=8)
 
@@ -204,6 +206,138 @@ def test_a_callable_that_changes_after_certifying_is_noticed(images: Tensor) -> 
         shield.certify(images, [0] * len(images))
 
 
+class FarOff(nn.Module):
+    """Looks at the mean of its batch; one class is so far off, or so impossible, that it dwarfs every change."""
+
+    def __init__(self, far: float) -> None:
+        super().__init__()
+        self.far = far
+
+    def forward(self, batch: Tensor) -> Tensor:
+        means = batch.mean(dim=(2, 3))
+        return torch.cat([30 * means + means.mean(dim=0), torch.full((len(batch), 1), self.far)], dim=1)
+
+
+@pytest.mark.parametrize("far", [-1e9, -torch.inf, -1e4])
+def test_a_class_that_is_far_off_hides_no_company(far: float) -> None:
+    with pytest.raises(ClassifierError, match="does not depend on the rest of its batch"):
+        Classifier(FarOff(far), 24, precision="fp32", batch=8)
+
+
+def test_a_model_without_numbers_about_fixed_pictures_is_refused() -> None:
+    """Nothing could be compared."""
+    with pytest.raises(ClassifierError, match="expected finite logits"):
+        Classifier(lambda batch: 30 * batch.mean(dim=(2, 3)) * torch.nan, 24)
+
+
+@pytest.mark.parametrize("flip", [lambda logits: -logits, lambda logits: logits + 1])
+def test_every_batch_has_a_canary(flip: Callable[[Tensor], Tensor], images: Tensor) -> None:
+    """Also one that pictures fill; and one whose two classes change places is noticed as well as any other."""
+    changed = False
+
+    def model(batch: Tensor) -> Tensor:
+        means = batch.mean(dim=(2, 3))[:, :2]
+        logits = 20 * torch.stack([means[:, 0] - means[:, 1], means[:, 1] - means[:, 0]], dim=1)
+        return flip(logits) if changed else logits
+
+    shield = cm.Defence(model, COVER, PatchCleanser(), batch=len(COVER) // 2)
+    before = shield(images)
+    changed = True
+    if torch.equal(flip(torch.eye(2)).softmax(dim=1), torch.eye(2).softmax(dim=1)):
+        assert torch.equal(shield(images).labels, before.labels)  # the same function after all
+        return
+    with pytest.raises(ChangedModelError):
+        shield(images)
+
+
+def test_an_interrupted_run_is_looked_back_at(images: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C after the model has changed, before a canary could say so: the file is void."""
+    dataset, model = Photos(tmp_path, images).dataset, Forgetful(10**9)
+    engine = Engine(Classifier(model, 24, batch=16), [COVER])
+
+    def interrupting(what: str, count: int) -> None:
+        if (what, count) == ("images", 1):
+            model.patience = 0
+            raise KeyboardInterrupt
+
+    defences = [MaskedDefence(COVER, Undefended(), "undefended")]
+    with pytest.raises(KeyboardInterrupt):
+        certify_run(engine, dataset, defences, tmp_path / "run.jsonl", progress=interrupting)
+    with pytest.raises(ResultsError, match="which is void"):
+        read_results(tmp_path / "run.jsonl")
+
+
+def test_a_mark_that_finds_no_room_is_made_in_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    with ResultsFile(path, {"kind": "certify"}) as results:
+        monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        results.void("it changed")
+    assert not path.exists()
+    assert (tmp_path / "run.jsonl.void").exists()
+
+
+def test_votes_of_a_void_run_are_not_kept(images: Tensor, tmp_path: Path) -> None:
+    network = tiny_network()
+
+    class Changing(nn.Module):
+        def __init__(self, patience: int) -> None:
+            super().__init__()
+            self.network, self.patience = network, patience
+
+        def forward(self, batch: Tensor) -> Tensor:
+            self.patience -= 1
+            logits: Tensor = self.network(batch)
+            return logits if self.patience > 0 else -logits
+
+    dataset = Photos(tmp_path, images).dataset
+
+    def work(patience: int, out: str) -> int:
+        classifier: Any = Classifier(Changing(patience), 24, batch=16, precision="fp32")
+        defences = [MaskedDefence(COVER, Undefended(), "undefended")]
+        certify_run(Engine(classifier, [COVER]), dataset, defences, tmp_path / out, votes=tmp_path / "votes")
+        return patience - int(classifier.model.patience)
+
+    times = work(10**9, "sound.jsonl")
+    for path in (tmp_path / "votes").iterdir():
+        path.unlink()
+    with pytest.raises(ChangedModelError):
+        work(times, "void.jsonl")
+    assert not list((tmp_path / "votes").iterdir())
+
+
+def test_a_model_that_changes_when_memory_runs_out_is_noticed(images: Tensor) -> None:
+    """The shape of batches changes then, but not the function, beyond rounding."""
+
+    class Cramped(Forgetful):
+        def __call__(self, batch: Tensor) -> Tensor:
+            if len(batch) > 8 and self.patience <= 1:
+                raise torch.OutOfMemoryError("no memory")
+            return super().__call__(batch)
+
+    engine = Engine(Classifier(Cramped(40), 24, batch=16), [COVER])
+    with pytest.raises(ChangedModelError), pytest.warns(UserWarning, match="too little memory"):
+        list(examine(engine, images, [0] * len(images), [MaskedDefence(COVER, JuryRecovery())]))
+
+
+def test_engines_of_one_classifier_have_batches_of_their_own(network: nn.Module, images: Tensor) -> None:
+    """Where memory runs out in one of them, the other goes on in the shape that it began with."""
+    classifier = Classifier(network, 24, batch=16, precision="fp32")
+    one, other = Engine(classifier, [COVER]), Engine(classifier, [COVER])
+    with pytest.warns(UserWarning, match="too little memory"):
+        one.forward.halve()
+    findings = list(examine(other, images, None, [MaskedDefence(COVER, JuryRecovery())]))
+    assert (one.batch, other.batch, {finding.batch for finding in findings}) == (8, 16, {16})
+
+
+def test_a_margin_is_not_measured_in_the_middle_of_a_run(network: nn.Module, images: Tensor) -> None:
+    """It would put other images in the place of those that are being certified."""
+    engine = Engine(Classifier(network, 24, batch=16, precision="fp32"), [COVER])
+    running = examine(engine, images, None, [MaskedDefence(COVER, Undefended())])
+    next(running)
+    with pytest.raises(CertmaskError, match="one run at a time"):
+        measured_margin(engine, list(images[:2]))
+
+
 class Photos:
     """Four photos in a folder."""
 
@@ -240,7 +374,7 @@ def test_a_model_that_answers_otherwise_after_a_run_makes_it_void(images: Tensor
 
 
 class FlinchesAtPhotos(nn.Module):
-    """Takes neighbours into account only in pictures that are not too plain, which the fixed ones are."""
+    """Takes strangers into account, in pictures with a certain colour in a corner, which the fixed ones have not."""
 
     def forward(self, batch: Tensor) -> Tensor:
         means = batch.mean(dim=(2, 3))
@@ -249,11 +383,15 @@ class FlinchesAtPhotos(nn.Module):
 
 
 def test_a_run_tries_its_own_photos(images: Tensor, tmp_path: Path) -> None:
-    """What the fixed pictures do not bring out, some of the photos may."""
+    """What the fixed pictures do not bring out, masked views of some photos may."""
     marked = images.clone()
     marked[:, 0, 0, 0] = 77.2 / 255
     dataset = Photos(tmp_path, marked).dataset
-    engine = Engine(Classifier(FlinchesAtPhotos(), 24, precision="fp32", batch=16), [COVER])
-    with pytest.raises(ClassifierError, match="does not depend on the rest of its batch"):
-        certify_run(engine, dataset, [MaskedDefence(COVER, JuryRecovery())], tmp_path / "run.jsonl")
+    classifier = Classifier(FlinchesAtPhotos(), 24, precision="fp32", batch=16)
+    with pytest.raises(ClassifierError, match="among strangers"):
+        certify_run(
+            Engine(classifier, [COVER]), dataset, [MaskedDefence(COVER, JuryRecovery())], tmp_path / "run.jsonl"
+        )
     assert not (tmp_path / "run.jsonl").exists()
+    with pytest.raises(ClassifierError, match="among strangers"):
+        cm.Defence(classifier, COVER).certify(marked, [0] * len(marked))

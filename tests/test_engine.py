@@ -103,11 +103,11 @@ def test_no_pass_is_made_twice(network: nn.Module, images: Tensor) -> None:
 
 
 def test_batches_are_full_until_the_end(network: nn.Module, images: Tensor) -> None:
-    """Batches are filled across images: only the last few passes travel in a padded batch."""
+    """Batches are filled across images, but for the canary: only the last few passes travel in a padded batch."""
     sizes: list[int] = []
     engine = Engine(Classifier(network, 24, batch=16), [COVERS[2]], progress=sizes.append)
     collect(engine, COVERS[2], images, singles_of(COVERS[2]))
-    assert sizes[:-1] == [16] * (len(sizes) - 1)
+    assert sizes[:-1] == [15] * (len(sizes) - 1)
 
 
 def test_memory_is_bounded(network: nn.Module, images: Tensor) -> None:
@@ -294,7 +294,7 @@ class ShapeBound:
         self.patience -= 1
         if len(batch) > 8 and self.patience < 0:
             raise torch.OutOfMemoryError("no memory")
-        return len(batch) * batch.mean(dim=(2, 3))
+        return (30 + 1e-3 * len(batch)) * batch.mean(dim=(2, 3))
 
 
 def all_votes(engine: Engine, cover: Cover, images: Tensor) -> dict[int, Finding[Tensor]]:

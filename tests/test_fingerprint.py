@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,19 @@ class Attribute(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         return self.network(batch) + self.shift  # type: ignore[no-any-return]
+
+
+class Negatable(nn.Module):
+    """Its code can be changed while it lies in a file."""
+
+    sign = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = tiny_network()
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return self.sign * self.network(batch)  # type: ignore[no-any-return]
 
 
 def engine_of(model: nn.Module, **options: object) -> Engine:
@@ -126,7 +140,7 @@ def test_what_lies_within_the_margin_is_let_through() -> None:
     assert 0 < changes.probability < changes.logarithm
     header = header_of(one)
     between = (changes.probability + changes.logarithm) / 2
-    check_function(header, other, [PatchCleanser(margin=changes.probability), Undefended()], "it")
+    check_function(header, other, [PatchCleanser(margin=changes.probability)], "it")
     check_function(header, other, [JuryRecovery(aggregate=MeanLogProbability(), margin=changes.logarithm)], "it")
     for rule in (
         PatchCleanser(margin=changes.probability * 0.99),
@@ -174,6 +188,24 @@ def test_a_run_is_not_continued_with_another_function(photos: Dataset, tmp_path:
     assert [json.loads(line).get("image") for line in out.read_text().splitlines()] == [
         json.loads(line).get("image") for line in whole.splitlines()
     ]
+
+
+def test_a_run_without_any_promise_is_not_continued_either(photos: Dataset, tmp_path: Path) -> None:
+    """Its clean accuracy would be that of two functions."""
+    out, defences = tmp_path / "run.jsonl", [MaskedDefence(COVER, Undefended(), "undefended")]
+    certify_run(engine_of(Plain()), photos, defences, out)
+    cut(out, 2)
+    with pytest.raises(ResultsError, match="got one whose leads on fixed pictures differ"):
+        certify_run(engine_of(Plain(lambda logits: -logits)), photos, defences, out)
+
+
+def test_a_copy_must_behave_as_the_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a network is not in a pickle; where it is another one, the copy is refused."""
+    kept = pickle.dumps(cm.Defence(Negatable(), COVER, batch=16, precision="fp32"))
+    pickle.loads(kept)
+    monkeypatch.setattr(Negatable, "sign", -1)
+    with pytest.raises(ResultsError, match="expected the function that the original certified"):
+        pickle.loads(kept)
 
 
 def test_a_run_goes_on_where_rounding_is_within_its_margin(photos: Dataset, tmp_path: Path) -> None:

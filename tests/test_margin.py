@@ -80,14 +80,14 @@ def test_out_of_memory_halves_the_batch_and_goes_on(patience: int, images: Tenso
     engine = Engine(Classifier(model, 24, batch=16), [COVER])
     found = {f.number: f.value for f in examine(engine, images, [0] * 12, [MaskedDefence(COVER, JuryRecovery())])}
     assert found == expected
-    assert engine.classifier.batch == 4
+    assert engine.batch == 4
     assert set(model.sizes[patience:]) == {4}
 
 
 def test_no_memory_for_one_image_is_an_error(images: Tensor) -> None:
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         Classifier(Cramped(0, 0), 24)
-    engine = Engine(Classifier(Cramped(0, 8), 24, batch=4), [COVER])
+    engine = Engine(Classifier(Cramped(0, 10), 24, batch=4), [COVER])
     with pytest.raises(ClassifierError, match="expected memory for one image"):
         list(examine(engine, images, None, [MaskedDefence(COVER, JuryRecovery())]))
 

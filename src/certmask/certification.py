@@ -5,15 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from certmask.backends.devices import settings
+from certmask.certificate import Guarantee
 from certmask.company import ROUNDING
 from certmask.data import Dataset, Sample, pixel_digest
-from certmask.defences import AnyDefence, Outcome, examine
+from certmask.defences import AnyDefence, MaskedDefence, Outcome, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
@@ -24,8 +25,8 @@ from certmask.results.run import check_begun, check_header
 from certmask.threat import Size
 from certmask.votes import Margin
 
-COMPANY_PHOTOS = 3
-"""Photos that a run tries in every place of a batch before it begins, beside the fixed pictures."""
+COMPANY_PHOTOS = 2
+"""Photos whose masked views a run tries among strangers before it begins."""
 MARGIN_PHOTOS = 8
 
 Progress = Callable[[str, int], None]
@@ -37,15 +38,22 @@ def certified_rows(
 ) -> Iterator[Row]:
     """One row per photo, in the order in which they are ready: no file, no progress bar.
 
-    Votes that the folder ``votes`` has are not made again, and all votes are kept there.
+    Votes that the folder ``votes`` has are not made again, and all votes are kept there. There is an error after the
+    last row if the model answers otherwise than before the first one.
     """
     digests: list[str] = []
     archive = None if votes is None else KeptVotes(votes, engine, digests)
     labels = [sample.label for sample in dataset.samples]
     images = _noted(dataset.tensors(engine.classifier.size), digests)
-    for finding in examine(engine, images, labels, defences, archive):
-        row = _row(dataset.samples[finding.number], finding, defences)
-        yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
+    try:
+        for finding in examine(engine, images, labels, defences, archive):
+            row = _row(dataset.samples[finding.number], finding, defences)
+            yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
+        engine.check_unchanged(least_margin(defences))
+    except ChangedModelError:
+        if archive is not None:
+            archive.forget()
+        raise
 
 
 def certify_run(
@@ -59,12 +67,12 @@ def certify_run(
 ) -> tuple[Row, list[Row]]:
     """Record the rows of every photo that the results file does not have yet; return its header and all rows.
 
-    The model is tried with some of the photos in every place of a batch before, and on the fixed pictures again
-    afterwards; should it then answer otherwise, the file is marked as void.
+    The model is tried with masked views of some photos among strangers before, and on the fixed pictures again
+    afterwards, also when the run is interrupted; should it then answer otherwise, the file is marked as void.
     """
     report: Progress = progress or (lambda *_: None)
     engine.progress = lambda passes: report("passes", passes)
-    engine.classifier.check_company(torch.stack(some_photos(engine, dataset, COMPANY_PHOTOS)))
+    engine.check_company(some_photos(engine, dataset, COMPANY_PHOTOS))
     header, notes = continued_header(recorded(path)[0], run_header(engine, dataset, defences), engine, str(path))
     for note in notes:
         warnings.warn(note, stacklevel=2)
@@ -77,11 +85,32 @@ def certify_run(
             for row in certified_rows(engine, dataset.without(done), defences, votes):
                 results.write(row)
                 report("images", 1)
-            engine.check_unchanged()
-        except ChangedModelError as error:
-            results.void(str(error))
+        except BaseException as error:
+            reason = error if isinstance(error, ChangedModelError) else changed_meanwhile(engine, defences)
+            if reason is not None:
+                results.void(str(reason))
             raise
         return header, results.rows
+
+
+def changed_meanwhile(engine: Engine, defences: Sequence[AnyDefence]) -> ChangedModelError | None:
+    """Whether a model answers otherwise than when it was first asked, as the error that says so."""
+    try:
+        engine.check_unchanged(least_margin(defences))
+    except ChangedModelError as error:
+        return error
+    return None
+
+
+def least_margin(defences: Sequence[AnyDefence]) -> Margin:
+    """The smallest margin of defences that promise something, in each unit; any change is within one that none has."""
+    found = [d for d in defences if d.guarantee is not Guarantee.NONE]
+    margins = [(d.rule.unit if isinstance(d, MaskedDefence) else "probability", _margin(d)) for d in found]
+    return Margin(*(min((m for own, m in margins if own == unit), default=inf) for unit in Margin._fields))
+
+
+def _margin(defence: AnyDefence) -> float:
+    return float(defence.parameters()["rule"].get("margin", 0.0))
 
 
 def recorded(path: Path) -> tuple[Row, list[Row]]:

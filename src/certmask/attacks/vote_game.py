@@ -93,9 +93,9 @@ class VoteGame:
 
 
 def outputs_for(classes: Sequence[int], count: int) -> Tensor:
-    """Certain answers for the given classes, then answers that lean to them as little as can be: ``[rows, count]``."""
+    """Certain answers for some classes, then answers that hardly lean to them, then silence: ``[rows, count]``."""
     certain = torch.eye(count)[list(classes)]
-    return torch.cat([certain, (0.01 * certain).softmax(dim=1)])
+    return torch.cat([certain, (0.01 * certain).softmax(dim=1), torch.zeros(1, count)])
 
 
 def turning(masks: IntArray, row: int) -> Strategy:

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from certmask.attacks.vote_game import Turned, VoteGame, known_strategies, outputs_for, random_strategies
-from certmask.certificate import Decision
+from certmask.certificate import NO_CLASS, Decision
 from certmask.errors import AttackError
 from certmask.rules import Rule
 from certmask.votes import Votes
@@ -113,5 +113,5 @@ def _relevant_classes(votes: Votes, label: int) -> list[int]:
     if classes <= FEW_CLASSES:
         return list(range(classes))
     heads = (int(head) for head in votes.store.heads()[:, 0])
-    common = [head for head, _ in Counter(head for head in heads if head != label).most_common(1)]
+    common = [head for head, _ in Counter(head for head in heads if head not in (label, NO_CLASS)).most_common(1)]
     return list(dict.fromkeys([*common, 0, classes - 1, *([1] if label == 0 else []), label]))

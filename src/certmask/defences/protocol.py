@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from certmask.certificate import Certificate, Decision, Guarantee
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.engine import Archive, Engine, Finding
 from certmask.errors import CertmaskError
@@ -167,5 +167,6 @@ def asked_marks(store: VoteStore, asked: Iterable[Ask]) -> BoolArray:
 def _dissent(store: VoteStore, marks: BoolArray, answers: IntArray) -> IntArray:
     """How many of the single-mask votes among the marked ones name another class than the answer, ``[pictures]``."""
     pictures, passes = np.nonzero(marks & (store.passes.sizes == 1))
-    other = store.heads()[store.slots(pictures, passes), 0] != answers[pictures]
+    labels = store.heads()[store.slots(pictures, passes), 0]
+    other = (labels != answers[pictures]) & (labels != NO_CLASS)
     return np.bincount(pictures[other], minlength=store.pictures)

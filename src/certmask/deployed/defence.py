@@ -22,6 +22,7 @@ from certmask.deployed.evaluation import Evaluation, saved_run
 from certmask.deployed.saved import read_defence, write_defence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
+from certmask.function import check_behaviour
 from certmask.results.file import Row
 from certmask.rules import Rule
 from certmask.rules.registry import option_name, rule_of
@@ -146,9 +147,8 @@ class Defence:
         truth = checked_labels(labels, len(images))
         dataset = pictures(images, truth, names)
         with self._one_at_a_time:
-            self.engine.fingerprint()
+            self.engine.check_company(list(images[:2]))
             found = {row["image"]: row for row in certified_rows(self.engine, dataset, [self.defence])}
-            self.engine.check_unchanged()
         rows = tuple(found[sample.name] for sample in dataset.samples)
         outcomes = [Outcome(**row["defences"][self.defence.name]) for row in rows]
         functions = {batch: self.engine.describe(batch) for batch in {row["batch"] for row in rows}}
@@ -184,13 +184,15 @@ class Defence:
         return cls(classifier, defence.cover, defence.rule, fill=fill)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What makes it up; the engine and its lock are made anew, and nobody listens to its progress."""
-        return {"classifier": self.classifier, "defence": self.defence, "fill": self.engine.fill}
+        """What makes it up, with its fingerprint, which the copy must have; nobody listens to the copy's progress."""
+        fingerprint = self.engine.fingerprint().describe()
+        return {"classifier": self.classifier, "defence": self.defence, "fill": self.engine.fill, "said": fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.classifier, self.defence = state["classifier"], state["defence"]
         self.engine = Engine(self.classifier, [self.defence.cover], fill=state["fill"])
         self._one_at_a_time = Lock()
+        check_behaviour({"model": {"fingerprint": state["said"]}}, self.engine, [self.defence.rule], "the original")
 
     def __repr__(self) -> str:
         return f"Defence({self.classifier!r}, {self.defence.cover!r}, {self.defence.rule!r})"

@@ -22,7 +22,7 @@ from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
 from certmask.results.columns import COLUMNS, UNITS, figures
 from certmask.results.file import ResultsFile, Row
-from certmask.results.run import Run, read_run
+from certmask.results.run import Run, check_begun, read_run
 from certmask.rules import Rule
 from certmask.rules.registry import likes_many, option_name, rule_of
 from certmask.threat import Patch, Size, checked_patch
@@ -114,7 +114,8 @@ def saved_run(path: Path, header: Row, rows: Sequence[Row]) -> Evaluation:
     Refused where a picture that is there had other pixels.
     """
     with ResultsFile(path, header) as results:
-        there = {row["image"]: row.get("input_sha256") for row in results.rows}
+        check_begun(path, results.header, results.rows)
+        there = {row["image"]: row["input_sha256"] for row in results.rows}
         for row in rows:
             if there.get(row["image"], row["input_sha256"]) != row["input_sha256"]:
                 raise ResultsError(f"expected the same pictures as in {path}, got another {row['image']}")

@@ -39,7 +39,8 @@ class KeptVotes:
             raise VoteError(f"expected a model whose weights can be hashed, got {engine.classifier.name}, a callable")
         function = json.dumps([engine.describe(), torch.__version__], sort_keys=True)
         self._function = hashlib.sha256(function.encode()).hexdigest()[:16]
-        self._batch = engine.classifier.batch
+        self._batch = engine.batch
+        self._written: set[Path] = set()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -54,7 +55,7 @@ class KeptVotes:
 
         None once the batch was halved for want of memory: then the function is another one.
         """
-        if self.engine.classifier.batch != self._batch:
+        if self.engine.batch != self._batch:
             return np.empty(0, dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
         footprints, sets, probabilities = self._read(number)
         known = _renumbered(sets, self.engine.forward.masks.numbers(footprints))
@@ -67,7 +68,7 @@ class KeptVotes:
 
         Nothing is written once the batch was halved.
         """
-        if self.engine.classifier.batch != self._batch:
+        if self.engine.batch != self._batch:
             return
         masks, before, old = self._read(number)
         foreign = (_renumbered(before, self.engine.forward.masks.numbers(masks)) == STRANGER).any(axis=1)
@@ -85,6 +86,11 @@ class KeptVotes:
             np.concatenate([widened(before[foreign], width), widened(sets, width)]),
             torch.cat([old[torch.from_numpy(foreign)], probabilities.cpu()]),
         )
+
+    def forget(self) -> None:
+        """Take back what was written: the model turned out not to be a function of one picture."""
+        for path in self._written:
+            path.unlink(missing_ok=True)
 
     def _read(self, number: int) -> tuple[list[Any], IntArray, Tensor]:
         """Footprints of masks, sets ``[n, width]`` of their numbers, probabilities; all empty where nothing is kept."""
@@ -108,6 +114,7 @@ class KeptVotes:
         try:
             save_file(tensors, half, metadata={"certmask_votes": VOTES_FORMAT, "masks": json.dumps(masks)})
             half.replace(path)
+            self._written.add(path)
         except (OSError, SafetensorError) as error:
             raise VoteError(f"expected room for votes in {self.folder}, got {error}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
@@ -20,11 +20,11 @@ from certmask.company import ROUNDING
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.forward import Forward
-from certmask.errors import CertmaskError, ChangedModelError, CoverError
+from certmask.errors import CertmaskError, ChangedModelError, ClassifierError, CoverError
 from certmask.geometry import IntArray
-from certmask.passes import Ask, Ballot, Passes
+from certmask.passes import NONE, Ask, Ballot, Passes
 from certmask.rules.rule import Asking
-from certmask.votes import Votes, VoteStore
+from certmask.votes import Margin, Votes, VoteStore, lead_changes
 
 T = TypeVar("T")
 COHORT = {"cuda": 32, "cpu": 1}
@@ -64,7 +64,7 @@ class Archive(Protocol):
         """Write down all votes about one image."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Cohort(Generic[T]):
     """Some images in work."""
 
@@ -119,6 +119,11 @@ class Engine:
         self._aside = _urgent_stream(classifier.device)
         self._ahead = AHEAD if self._aside else 1
 
+    @property
+    def batch(self) -> int:
+        """The shape of every batch."""
+        return self.forward.batch
+
     def votes(self, cover: Cover, store: VoteStore) -> Votes:
         """The store as a rule on ``cover`` sees it."""
         if cover not in self._ballots:
@@ -134,25 +139,57 @@ class Engine:
         ``batch`` asks for the function that it was before memory ran out and batches were halved.
         """
         self.fingerprint()  # may halve the batch, or find that the model cannot be compiled
-        shape = self.classifier.batch if batch is None else batch
+        shape = self.batch if batch is None else batch
         fingerprint = self._fingerprints[shape].describe()
         return {**self.classifier.describe(), "batch": shape, "fill": list(self.fill), "fingerprint": fingerprint}
 
     def fingerprint(self) -> Fingerprint:
         """What the function says about fixed pictures, asked once for each shape of batch."""
         self.forward.warm_up()
-        if self.classifier.batch not in self._fingerprints:
-            self._fingerprints[self.classifier.batch] = self.forward.fingerprint()
-        return self._fingerprints[self.classifier.batch]
+        while self.batch not in self._fingerprints:
+            try:
+                self._fingerprints[self.batch] = self.forward.fingerprint()
+            except torch.OutOfMemoryError:
+                self.forward.halve()
+        return self._fingerprints[self.batch]
 
-    def check_unchanged(self) -> None:
-        """An error if the function answers otherwise about the fixed pictures than when it was first asked."""
-        changed = self.forward.fingerprint().changes(self.fingerprint()).probability
-        if changed > ROUNDING[self.classifier.precision]:
+    def check_unchanged(self, margin: Margin | None = None) -> None:
+        """An error if leads on the fixed pictures differ from what they were at first, by more than the margin.
+
+        By more than rounding in any case; by less, where the model is known to round otherwise in another place.
+        """
+        rounding, asked = 2 * ROUNDING[self.classifier.precision], margin or Margin()
+        rounds = self.classifier.company > 0
+        allowed = Margin(
+            rounding if rounds else min(asked.probability, rounding), float("inf") if rounds else asked.logarithm
+        )
+        changed = self.forward.fingerprint().changes(self.fingerprint())
+        if not (changed.probability <= allowed.probability and changed.logarithm <= allowed.logarithm):
             raise ChangedModelError(
                 f"expected {self.classifier.name} to answer as it did at first, got a lead on a fixed picture that "
-                f"changed by {changed:.2g}: it keeps state or was changed, and what it certified since is void"
+                f"changed by {max(changed):.2g}: it keeps state or was changed, and what it certified since is void"
             )
+
+    def check_company(self, images: Sequence[Tensor]) -> None:
+        """Refuse a model whose votes about masked views of these images depend on strangers in the same batch."""
+        with self.alone():
+            self.forward.warm_up()
+            self.forward.put(np.arange(len(images)), images)
+            chance = np.random.default_rng(0)
+            for image in range(len(images)):
+                slots = np.full(self.batch, image)
+                sets = chance.integers(0, len(self.forward.masks), (self.batch, 2))
+                own, _ = self.forward.unpadded(slots, sets)
+                for stranger in (self.forward.slots, self.forward.slots + 1):
+                    away = chance.random(self.batch) < 0.5
+                    mixed = np.where(away, stranger, slots), np.where(away[:, None], NONE, sets)
+                    stayed = torch.from_numpy(~away).to(own.device)
+                    change = lead_changes(own[stayed], self.forward.unpadded(*mixed)[0][stayed]).probability
+                    if not change <= 2 * ROUNDING[self.classifier.precision]:
+                        raise ClassifierError(
+                            "expected a model whose answer for an image does not depend on the rest of its batch, on "
+                            f"chance or on earlier images, got a lead that changed by {change:.2g} among strangers"
+                        )
 
     def run(
         self,
@@ -168,10 +205,16 @@ class Engine:
         out, batches are halved and unfinished images start again: no image has votes from two shapes of batch.
         ``most_passes`` is what one image can take, if that is known: a cohort's votes then fit into memory.
         """
+        with self.alone():
+            yield from self._run(images, program, archive, self._cohort_size(most_passes))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else has the engine's place for images meanwhile."""
         if not self._busy.acquire(blocking=False):
             raise CertmaskError("expected one run at a time on an engine, got a second one before the first had ended")
         try:
-            yield from self._run(images, program, archive, self._cohort_size(most_passes))
+            yield
         finally:
             self._busy.release()
 
@@ -183,7 +226,7 @@ class Engine:
     def _run(
         self, images: Iterable[Tensor], program: Program[T], archive: Archive | None, size: int
     ) -> Iterator[Finding[T]]:
-        self.forward.warm_up()
+        self.fingerprint()
         if self._aside:
             self._aside.wait_stream(torch.cuda.current_stream(self.classifier.device))
         waiting = enumerate(images)
@@ -212,7 +255,7 @@ class Engine:
 
     def _fly(self, cohorts: list[_Cohort[T]], flight: deque[_Flight[T]]) -> None:
         """Start as many full batches as may be under way; one that is not full only where nothing else is."""
-        while len(flight) < self._ahead and self._pending(cohorts) >= self.classifier.batch:
+        while len(flight) < self._ahead and self._pending(cohorts) >= self.forward.room:
             self._launch(cohorts, flight)
         if not flight and self._pending(cohorts):
             self._launch(cohorts, flight)
@@ -234,8 +277,14 @@ class Engine:
         if self._aside:
             torch.cuda.synchronize(self.classifier.device)
         flight.clear()
-        self.classifier.halve()
-        self.forward.warm_up()
+        before = self.fingerprint()
+        self.forward.halve()
+        change = self.fingerprint().changes(before).probability
+        if not change <= 2 * ROUNDING[self.classifier.precision]:
+            raise ChangedModelError(
+                f"expected {self.classifier.name} to answer in smaller batches as before, got a lead on a fixed "
+                f"picture that changed by {change:.2g}"
+            )
         for cohort in cohorts:
             cohort.store = VoteStore(len(cohort.numbers), self.passes, self.classifier.classes, self.classifier.device)
             cohort.asking, cohort.pending = program(cohort.numbers, cohort.store), Ask.nothing()
@@ -264,7 +313,7 @@ class Engine:
         pending = self._pending(cohorts)
         votes = pending + sum(cohort.store.count for cohort in cohorts)
         fits = votes * self.classifier.classes * 4 < self.memory
-        return not cohorts or (pending < (self._ahead + 1) * self.classifier.batch and fits)
+        return not cohorts or (pending < (self._ahead + 1) * self.forward.room and fits)
 
     def _advance(self, cohort: _Cohort[T], cohorts: list[_Cohort[T]], archive: Archive | None) -> Iterator[Finding[T]]:
         """Let a program go on until it asks for passes that are not there yet, or ends."""
@@ -280,7 +329,7 @@ class Engine:
                     if archive is not None and cohort.made[place]:
                         archive.keep(number, self.passes, *cohort.store.cast(place))
                     made, voices = int(cohort.made[place]), cohort.store.voices(place)
-                    yield Finding(number, value, made, seconds, self.classifier.batch, *voices)
+                    yield Finding(number, value, made, seconds, self.batch, *voices)
                 return
         cohort.seconds += time.perf_counter() - start
 
@@ -288,7 +337,7 @@ class Engine:
         """Fill one batch from the cohorts in order and start it; what it completes can go on when it has landed."""
         start = time.perf_counter()
         share: list[tuple[_Cohort[T], Ask]] = []
-        space = self.classifier.batch
+        space = self.forward.room
         for cohort in cohorts:
             taken, cohort.pending = cohort.pending.split(space)
             if len(taken):

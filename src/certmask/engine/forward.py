@@ -23,9 +23,10 @@ from certmask.votes import FloatArray, as_votes, head_of
 class Forward:
     """Keeps the images in work on the device; only image slots and mask numbers travel per batch.
 
-    Masking, normalization, model and softmax are one function; on a GPU it is compiled once for its fixed shape. What
-    is left of a batch is filled up with a fixed picture, the canary: should the answer about it ever change, the model
-    is no function of one picture, or another one than it was.
+    Masking, normalization, model and softmax are one function; on a GPU it is compiled once for its fixed shape. The
+    last place of every batch, and what is left of one, has a fixed picture, the canary: should the answer about it ever
+    change, the model is no function of one picture, or another one than it was. ``batch`` is halved where memory runs
+    out, for this forward pass alone.
     """
 
     def __init__(self, classifier: Classifier, covers: Sequence[Cover], fill: Colour, together: int = 2) -> None:
@@ -33,7 +34,7 @@ class Forward:
             raise ClassifierError(f"expected a fill colour of three numbers in [0, 1], got {fill}")
         self.classifier = classifier
         self.masks = MaskTable(covers, classifier.size, classifier.device)
-        self.slots, self.together = 2 * classifier.batch, together
+        self.batch, self.slots, self.together = classifier.batch, 2 * classifier.batch, together
         self._fill = torch.tensor(fill, device=classifier.device).view(1, 3, 1, 1)
         self._images = torch.zeros(self.slots + 2, 3, *classifier.size, device=classifier.device)
         self._images[self.slots :] = probes(classifier.size)[:2].to(classifier.device)
@@ -68,14 +69,28 @@ class Forward:
             self._staging = torch.empty(count, 3, *self.classifier.size, pin_memory=True)
         return self._staging[:count]
 
+    @property
+    def room(self) -> int:
+        """Images that a batch takes beside the canary, for which a batch of one has no place."""
+        return max(self.batch - 1, 1)
+
+    def halve(self) -> None:
+        """Go on with batches of half the size; an error if they hold one image already."""
+        if self.batch == 1:
+            raise self.classifier.no_memory() from None
+        self.batch //= 2
+        warnings.warn(f"too little memory: {self.classifier.name} goes on in batches of {self.batch}", stacklevel=2)
+        if self.classifier.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def warm_up(self) -> None:
         """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""
-        if self.classifier.batch in self._canary:
+        if self.batch in self._canary:
             return
         try:
             _, heads = self._filled(np.array([self.slots]), np.full((1, 1), NONE))
         except torch.OutOfMemoryError:
-            self.classifier.halve()
+            self.halve()
             self.warm_up()
         except Exception as error:
             if not self.classifier.compiled:
@@ -86,12 +101,19 @@ class Forward:
             self._step = self._plain_step
             self.warm_up()
         else:
-            self._canary[self.classifier.batch] = heads[0].cpu().numpy()
+            head = heads[0].cpu().numpy()
+            for before in self._canary.values():
+                self._check_canary(head[None], before)
+            self._canary[self.batch] = head
 
     def check_canary(self, heads: FloatArray) -> None:
         """An error if the canary's heads ``[n, 3]``, from the end of a batch, are not what they were at first."""
-        change = np.abs(heads[:, 1:] - self._canary[self.classifier.batch][1:]).max(initial=0.0)
-        if change > ROUNDING[self.classifier.precision]:
+        self._check_canary(heads, self._canary[self.batch])
+
+    def _check_canary(self, heads: FloatArray, own: FloatArray) -> None:
+        apart = np.abs(heads - own)[:, 1:].max(axis=1, initial=0.0)
+        change = np.where(heads[:, 0] == own[0], apart, heads[:, 2] + own[2]).max(initial=0.0)
+        if not change <= ROUNDING[self.classifier.precision]:
             raise ChangedModelError(
                 f"expected the same answer from {self.classifier.name} about a fixed picture in every batch, got a "
                 f"probability that changed by {change:.2g}: it keeps state, looks at other pictures, or was changed"
@@ -102,7 +124,7 @@ class Forward:
         self.warm_up()
         slots = self.slots + np.array([0, 0, 1, 1])
         sets = np.array([[NONE], [self.masks.probe], [NONE], [self.masks.probe]])
-        parts = np.split(np.arange(len(slots)), range(self.classifier.batch, len(slots), self.classifier.batch))
+        parts = np.split(np.arange(len(slots)), range(self.room, len(slots), self.room))
         return Fingerprint(torch.cat([self._filled(slots[n], sets[n])[0][: len(n)].cpu() for n in parts]))
 
     @torch.inference_mode()
@@ -117,7 +139,7 @@ class Forward:
 
     def _filled(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
         """The same, all on the device: a batch that is filled up with the canary, bare."""
-        empty = self.classifier.batch - len(slots)
+        empty = self.batch - len(slots)
         canaries = np.full(empty, self.slots), np.full((empty, sets.shape[1]), NONE)
         return self.unpadded(np.concatenate([slots, canaries[0]]), np.concatenate([sets, canaries[1]]))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from certmask.engine import Engine
+from certmask.engine.forward import Forward
 from certmask.votes import Margin, lead_changes
 
 
@@ -18,19 +19,23 @@ def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> 
     A verdict that leads by more than this keeps its winner under any change of that size. With the engine's fixed
     batch shape the change is normally zero.
     """
-    classifier, forward = engine.classifier, engine.forward
+    with engine.alone():
+        return _measured(engine.forward, images, seed)
+
+
+def _measured(forward: Forward, images: Sequence[Tensor], seed: int) -> Margin:
     forward.warm_up()
     chosen = np.random.default_rng(seed)
     images = images[: forward.slots]
     forward.put(np.arange(len(images)), images)
-    slots = chosen.integers(0, len(images), classifier.batch)
-    pairs = chosen.integers(0, len(forward.masks), (classifier.batch, 2))
+    slots = chosen.integers(0, len(images), forward.batch)
+    pairs = chosen.integers(0, len(forward.masks), (forward.batch, 2))
     shipped, _ = forward(slots, pairs)
-    order = chosen.permutation(classifier.batch)
+    order = chosen.permutation(forward.batch)
     moved, _ = forward(slots[order], pairs[order])
     back = torch.from_numpy(np.argsort(order)).to(moved.device)
-    half = max(classifier.batch // 2, 1)
-    parts = [slice(start, start + half) for start in range(0, classifier.batch - half + 1, half)]
+    half = max(forward.batch // 2, 1)
+    parts = [slice(start, start + half) for start in range(0, forward.batch - half + 1, half)]
     others = torch.cat([forward.unpadded(slots[part], pairs[part])[0] for part in parts])
     changes = lead_changes(shipped, moved[back]), lead_changes(shipped[: len(others)], others)
     return Margin(*map(max, *changes))

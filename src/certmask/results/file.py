@@ -114,8 +114,11 @@ class ResultsFile:
         self.rows.append(json.loads(json.dumps(row)))
 
     def void(self, reason: str) -> None:
-        """Mark the file so that nobody reads it as results any more."""
-        self._append({VOID: reason})
+        """Mark the file so that nobody reads it as results any more; where there is no room for a mark, by its name."""
+        try:
+            self._append({VOID: reason})
+        except ResultsError:
+            self.path.replace(self.path.with_name(f"{self.path.name}.void"))
 
     def _append(self, row: Row) -> None:
         if not _same_file(self._file, self._place):
