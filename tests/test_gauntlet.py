@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ from torch import Tensor
 
 from certmask.attacks import AdaptiveAttack, Descent, Harm, Job, Surrogate, defence_judge, worst_case
 from certmask.attacks.attempts import PLACES, SEARCHED, Budget, pick_corner, place_for
+from certmask.attacks.gauntlet import Gauntlet
 from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, Juries, Places, masked_views
 from certmask.certificate import Decision
 from certmask.classifier import Classifier
 from certmask.covers import Cover, spread_cover
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
-from certmask.errors import ResultsError
+from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.geometry import IntArray
 from certmask.rules import JuryDetection, PatchCleanser, Rule
 from certmask.rules.tournament import Duelling, double_masking
@@ -108,6 +110,19 @@ def test_a_dissenter_who_skips_a_duel_is_noticed_in_votes(monkeypatch: pytest.Mo
 
 
 # ------------------------------------------------------------------------------------- what the gauntlet looks through
+
+
+def test_masks_that_leak_are_seen_before_the_first_attempt() -> None:
+    """Black and white pictures through every mask: one pixel short is enough, and an honest engine passes."""
+    defence = MaskedDefence(SINGLE, JuryDetection(), "defence")
+    for short in (0, 1):
+        engine = engine_with(SINGLE, short)
+        gauntlet: Any = SimpleNamespace(defences=[defence], surrogate=Surrogate(engine.classifier, engine=engine))
+        if short:
+            with pytest.raises(BrokenCertificateError, match="to hide what it covers, got one that shows part"):
+                Gauntlet.check_painting(gauntlet)
+        else:
+            Gauntlet.check_painting(gauntlet)
 
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)

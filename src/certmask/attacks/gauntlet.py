@@ -21,7 +21,7 @@ from certmask.certificate import Decision, Guarantee
 from certmask.data import pixel_digest
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
-from certmask.errors import ResultsError
+from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance
 from certmask.results.run import Run, check_begun, read_run
 
@@ -46,6 +46,16 @@ class Gauntlet:
     at_once: int
     out: Path
     save: int = 20
+
+    def check_painting(self) -> None:
+        """An error if a mask, as the engine paints it, shows something of a patch that it should hide."""
+        for defence in self.defences:
+            leaking = self.surrogate.leaking_corners(defence.cover)
+            if len(leaking):
+                raise BrokenCertificateError(
+                    f"expected every mask of {defence.name} to hide what it covers, got one that shows part of a patch "
+                    f"at {tuple(leaking[0].tolist())}: a fault in the engine"
+                )
 
     def attack(self, progress: Callable[[int], None] = lambda _: None) -> Run:
         """Make every attempt that the file ``out`` does not have yet; return all of them."""

@@ -66,7 +66,9 @@ class Target:
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
         surrogate = self._surrogate(run, engine)
         together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
-        return Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
+        gauntlet = Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
+        gauntlet.check_painting()
+        return gauntlet
 
     def replay(self, number: int) -> Replay:
         """Judge the saved picture of row ``number`` (from 1) of the attempts file again."""

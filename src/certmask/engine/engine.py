@@ -178,7 +178,7 @@ class Engine:
             chance = np.random.default_rng(0)
             for image in range(len(images)):
                 slots = np.full(self.batch, image)
-                sets = chance.integers(0, len(self.forward.masks), (self.batch, 2))
+                sets = chance.integers(NONE, len(self.forward.masks), (self.batch, 2))
                 own, _ = self.forward.unpadded(slots, sets)
                 for stranger in (self.forward.slots, self.forward.slots + 1):
                     away = chance.random(self.batch) < 0.5
