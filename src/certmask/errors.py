@@ -49,6 +49,11 @@ class BrokenCertificateError(CertmaskError):
     """An attack got through where a proof said that none can: a fault in this program."""
 
 
+def first_line(error: BaseException) -> str:
+    """What another program says of an error, in one short line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:120].rstrip(" .")
+
+
 def any_of(words: Iterable[str]) -> str:
     """What was expected, where any of several will do: ``a, b or c``."""
     *most, last = words

@@ -7,7 +7,7 @@ import platform
 
 import torch
 
-from certmask.errors import ClassifierError
+from certmask.errors import ClassifierError, first_line
 
 BATCH = {"cpu": 32, "cuda": 512}
 
@@ -20,7 +20,7 @@ def present_device(device: torch.device | str) -> torch.device:
         torch.ones(1, device=device).item()  # "meta" makes tensors, but has no numbers in them
         return torch.device(device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ClassifierError(f"expected a device that is there, got {str(device)!r} ({reason})") from None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from certmask.errors import DataError
+from certmask.errors import DataError, first_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,4 +63,4 @@ def _eight_bits(photo: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception) -> str:
-    return "no image" if isinstance(error, UnidentifiedImageError) else str(error).splitlines()[0][:120]
+    return "no image" if isinstance(error, UnidentifiedImageError) else first_line(error)

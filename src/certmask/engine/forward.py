@@ -14,7 +14,7 @@ from certmask.company import ROUNDING, probes
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.masking import MaskTable
-from certmask.errors import ChangedModelError, ClassifierError, VoteError
+from certmask.errors import ChangedModelError, ClassifierError, VoteError, first_line
 from certmask.geometry import IntArray
 from certmask.passes import NONE
 from certmask.votes import FloatArray, as_votes, head_of
@@ -95,8 +95,7 @@ class Forward:
         except Exception as error:
             if not self.classifier.compiled:
                 raise
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            warnings.warn(f"{self.classifier.name} runs uncompiled: {reason}", stacklevel=2)
+            warnings.warn(f"{self.classifier.name} runs uncompiled: {first_line(error)}", stacklevel=2)
             self.classifier.compiled = False
             self._step = self._plain_step
             self.warm_up()

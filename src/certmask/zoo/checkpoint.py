@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certmask.errors import ClassifierError
+from certmask.errors import ClassifierError, first_line
 
 StateDict = dict[str, Tensor]
 
@@ -25,7 +25,9 @@ def read_state_dict(path: Path) -> StateDict:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a file of unknown origin can fail in any way
-        raise ClassifierError(f"expected safetensors or a plain state dict in {path}, got {_reason(error)}") from None
+        raise ClassifierError(
+            f"expected safetensors or a plain state dict in {path}, got {type(error).__name__}: {first_line(error)}"
+        ) from None
     for key in ("state_dict", "model"):
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
@@ -63,8 +65,3 @@ def given_checkpoints(folder: Path) -> list[Path]:
     if not checkpoints:
         raise ClassifierError(f"expected checkpoints (.safetensors) in {folder}, got none")
     return checkpoints
-
-
-def _reason(error: Exception) -> str:
-    line = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    return f"{type(error).__name__}: {line[:120]}"

@@ -15,7 +15,7 @@ from certmask.classifier import Classifier
 from certmask.data import Framing
 from certmask.data.imagenet import imagenet_names
 from certmask.data.labels import IMAGENET_CLASSES
-from certmask.errors import ClassifierError
+from certmask.errors import ClassifierError, first_line
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, checkpoints_below, given_checkpoints, load_weights, read_state_dict
 from certmask.zoo.classes import readable_names
@@ -191,7 +191,7 @@ def pretrained_model(name: str, **options: Any) -> nn.Module:
         with _quiet_hub():
             model: nn.Module = timm.create_model(name, pretrained=True, **options)
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120].rstrip(" .")
+        reason = first_line(error)
         raise ClassifierError(
             f"expected to get pretrained weights of {name} through timm, got {reason}; "
             "give local ones with --weights FILE (reproduce: --model NAME=FILE); HF_HUB_OFFLINE=1 saves the wait"
