@@ -174,6 +174,19 @@ class Forgetful:
         return logits if self.patience > 0 else -logits
 
 
+class Changing(nn.Module):
+    """The same as a network whose weights can be hashed."""
+
+    def __init__(self, patience: int) -> None:
+        super().__init__()
+        self.network, self.patience = tiny_network(), patience
+
+    def forward(self, batch: Tensor) -> Tensor:
+        self.patience -= 1
+        logits: Tensor = self.network(batch)
+        return logits if self.patience > 0 else -logits
+
+
 def calls(work: Callable[[Any], object]) -> int:
     """How often the model is asked when nothing goes wrong."""
     model = Forgetful(10**9)
@@ -250,21 +263,24 @@ def test_every_batch_has_a_canary(flip: Callable[[Tensor], Tensor], images: Tens
         shield(images)
 
 
-def test_an_interrupted_run_is_looked_back_at(images: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C after the model has changed, before a canary could say so: the file is void."""
-    dataset, model = Photos(tmp_path, images).dataset, Forgetful(10**9)
-    engine = Engine(Classifier(model, 24, batch=16), [COVER])
+def test_an_interrupted_run_is_looked_back_at(images: Tensor, tmp_path: Path) -> None:
+    """Ctrl-C after the model has changed, before a canary could say so: the file is void, and no vote is kept."""
+    (tmp_path / "photos").mkdir()
+    dataset, model = Photos(tmp_path / "photos", images).dataset, Changing(10**9)
+    classifier: Any = Classifier(model, 24, batch=16, precision="fp32")
+    engine = Engine(classifier, [COVER])
 
     def interrupting(what: str, count: int) -> None:
         if (what, count) == ("images", 1):
-            model.patience = 0
+            classifier.model.patience = 0
             raise KeyboardInterrupt
 
     defences = [MaskedDefence(COVER, Undefended(), "undefended")]
     with pytest.raises(KeyboardInterrupt):
-        certify_run(engine, dataset, defences, tmp_path / "run.jsonl", progress=interrupting)
+        certify_run(engine, dataset, defences, tmp_path / "run.jsonl", votes=tmp_path / "votes", progress=interrupting)
     with pytest.raises(ResultsError, match="which is void"):
         read_results(tmp_path / "run.jsonl")
+    assert not list((tmp_path / "votes").iterdir())
 
 
 def test_a_mark_that_finds_no_room_is_made_in_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,18 +293,6 @@ def test_a_mark_that_finds_no_room_is_made_in_the_name(tmp_path: Path, monkeypat
 
 
 def test_votes_of_a_void_run_are_not_kept(images: Tensor, tmp_path: Path) -> None:
-    network = tiny_network()
-
-    class Changing(nn.Module):
-        def __init__(self, patience: int) -> None:
-            super().__init__()
-            self.network, self.patience = network, patience
-
-        def forward(self, batch: Tensor) -> Tensor:
-            self.patience -= 1
-            logits: Tensor = self.network(batch)
-            return logits if self.patience > 0 else -logits
-
     dataset = Photos(tmp_path, images).dataset
 
     def work(patience: int, out: str) -> int:
@@ -336,6 +340,33 @@ def test_a_margin_is_not_measured_in_the_middle_of_a_run(network: nn.Module, ima
     next(running)
     with pytest.raises(CertmaskError, match="one run at a time"):
         measured_margin(engine, list(images[:2]))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 16])
+@pytest.mark.parametrize("after", [lambda _: 0.0, lambda _: torch.nan, lambda logits: -logits])
+def test_a_canary_in_every_shape(batch: int, after: Callable[[Tensor], Any], images: Tensor) -> None:
+    """Unsure at once, without numbers, or of the contrary opinion; also where batches of one have no place for it."""
+    model, changed = tiny_network(), False
+    shield = cm.Defence(
+        lambda pictures: 0 * model(pictures) + after(model(pictures)) if changed else model(pictures),
+        COVER,
+        PatchCleanser(),
+        batch=batch,
+    )
+    shield(images[:1])
+    changed = True
+    with pytest.raises(ChangedModelError):
+        shield(images[:1])
+
+
+def test_an_explanation_is_looked_back_at(images: Tensor) -> None:
+    """It comes with certificates, too."""
+    shield = cm.Defence(Changing(10**9), COVER, batch=16, precision="fp32")
+    shield.explain(images[:2])
+    classifier: Any = shield.classifier
+    classifier.model.patience = 0
+    with pytest.raises(ChangedModelError):
+        shield.explain(images[:2])
 
 
 class Photos:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -18,7 +18,7 @@ from certmask.defences import AnyDefence, MaskedDefence, Outcome, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
-from certmask.errors import ChangedModelError, DataError, ResultsError
+from certmask.errors import ChangedModelError, DataError, ResultsError, first_line
 from certmask.function import continued_header, rules_of
 from certmask.results.file import ResultsFile, Row, provenance, read_results
 from certmask.results.run import check_begun, check_header
@@ -35,7 +35,7 @@ Progress = Callable[[str, int], None]
 
 def certified_rows(
     engine: Engine, dataset: Dataset, defences: Sequence[AnyDefence], votes: Path | None = None
-) -> Iterator[Row]:
+) -> Generator[Row]:
     """One row per photo, in the order in which they are ready: no file, no progress bar.
 
     Votes that the folder ``votes`` has are not made again, and all votes are kept there. There is an error after the
@@ -50,8 +50,8 @@ def certified_rows(
             row = _row(dataset.samples[finding.number], finding, defences)
             yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
         engine.check_unchanged(least_margin(defences))
-    except ChangedModelError:
-        if archive is not None:
+    except BaseException as error:
+        if archive is not None and change_behind(error, engine, defences):
             archive.forget()
         raise
 
@@ -81,24 +81,30 @@ def certify_run(
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
         check_inputs(dataset, results.rows, engine.classifier.size)
+        rows = certified_rows(engine, dataset.without(done), defences, votes)
         try:
-            for row in certified_rows(engine, dataset.without(done), defences, votes):
+            for row in rows:
                 results.write(row)
                 report("images", 1)
         except BaseException as error:
-            reason = error if isinstance(error, ChangedModelError) else changed_meanwhile(engine, defences)
-            if reason is not None:
-                results.void(str(reason))
+            rows.close()
+            change = change_behind(error, engine, defences)
+            if change is not None:
+                results.void(str(change))
             raise
         return header, results.rows
 
 
-def changed_meanwhile(engine: Engine, defences: Sequence[AnyDefence]) -> ChangedModelError | None:
-    """Whether a model answers otherwise than when it was first asked, as the error that says so."""
+def change_behind(error: BaseException, engine: Engine, defences: Sequence[AnyDefence]) -> ChangedModelError | None:
+    """Whether, when a run ends in an error of any kind, the model answers otherwise than when it was first asked."""
+    if isinstance(error, ChangedModelError):
+        return error
     try:
         engine.check_unchanged(least_margin(defences))
-    except ChangedModelError as error:
-        return error
+    except ChangedModelError as change:
+        return change
+    except Exception as other:  # it cannot be asked any more: the error that ended the run is the one to be told
+        warnings.warn(f"the model could not be asked again after the run: {first_line(other)}", stacklevel=2)
     return None
 
 

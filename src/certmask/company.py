@@ -7,7 +7,7 @@ program that it is a function of one picture; this is where certmask tries hard 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log, nan, pi
+from math import expm1, log, nan, pi
 
 import torch
 from torch import Tensor
@@ -17,19 +17,21 @@ from certmask.threat import Size
 ROUNDING = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3}
 """By how much of the scale of a picture's logits one of them may change, where kernels sum in another order in another
 place. That is what margins are for; more than this is no rounding."""
+SAME = 1e-3
+"""By how much of itself a probability may change in a later batch if it did not change at all when it was tried."""
 REACH = 24 * log(2)
 """A class further behind in logits has no vote."""
 NO_NUMBER = 1e30
 
 
 def probes(size: Size) -> Tensor:
-    """Three fixed pictures ``[3, 3, height, width]``, the same on every machine: dim noise, waves of colour, white."""
+    """Three pictures ``[3, 3, height, width]``, the same on every machine: dim noise, waves of colour, bright noise."""
     height, width = size
     chance = torch.Generator().manual_seed(0)
-    noise = torch.randint(0, 128, (3, height, width), generator=chance) / 255
+    dim, bright = (torch.randint(*ends, (3, height, width), generator=chance) / 255 for ends in ((0, 128), (192, 256)))
     y, x = torch.arange(height)[:, None] / height, torch.arange(width)[None] / width
     waves = torch.stack([torch.sin(2 * pi * (turns * y + x + turns / 3)) for turns in (1, 2, 3)])
-    return torch.stack([noise, ((waves + 1) * 127.5).round() / 255, torch.ones(3, height, width)])
+    return torch.stack([dim, ((waves + 1) * 127.5).round() / 255, bright])
 
 
 def company_change(logits: Callable[[Tensor], Tensor], pictures: Tensor, batch: int) -> float:
@@ -49,6 +51,11 @@ def company_change(logits: Callable[[Tensor], Tensor], pictures: Tensor, batch: 
     for who in torch.cat([orders.T, torch.randint(len(pictures), (1, batch), generator=chance)]).to(pictures.device):
         change = max(change, _apart(logits(pictures[who]), own[who]))
     return max(change, _apart(logits(alone[0]), own[0].expand_as(answers[0])))
+
+
+def rounding_of(precision: str) -> float:
+    """By how much of itself a probability may change where logits of up to 30 change by what rounding allows."""
+    return expm1(2 * 30 * ROUNDING[precision])
 
 
 def _apart(answers: Tensor, own: Tensor) -> float:

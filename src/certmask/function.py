@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from certmask.backends.devices import settings
 from certmask.certificate import Guarantee
-from certmask.company import ROUNDING
+from certmask.company import rounding_of
 from certmask.engine import Engine
 from certmask.engine.fingerprint import fingerprint_from
 from certmask.errors import ResultsError
@@ -44,11 +44,12 @@ def check_behaviour(header: Row, engine: Engine, rules: Iterable[Rule], where: s
     for rule in rules:
         change = getattr(changes, rule.unit)
         bare = rule.guarantee is Guarantee.NONE
-        if not change <= (2 * ROUNDING[engine.classifier.precision] if bare else rule.margin):
+        allowed = 2 * rounding_of(engine.classifier.precision) if bare else rule.margin
+        if not change <= allowed:
             reason = "; ".join(differences) or "something that no hash sees, such as another forward pass"
             raise ResultsError(
                 f"expected the function that {where} certified, got one whose leads on fixed pictures differ by "
-                f"{change:.2g}, more than the margin {rule.margin:.2g} of {rule.name} ({reason}): certify again here"
+                f"{change:.2g}, more than the {allowed:.2g} that {rule.name} allows ({reason}): certify again here"
             )
     return differences
 

@@ -15,7 +15,7 @@ from certmask.defences.protocol import asked_marks, noted
 from certmask.engine import Engine
 from certmask.passes import Ask
 from certmask.rules.rule import Asking
-from certmask.votes import VoteStore
+from certmask.votes import Margin, VoteStore
 
 
 @dataclass(frozen=True)
@@ -74,5 +74,8 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
             for n, decision in enumerate(decisions)
         ]
 
-    findings = sorted(engine.run(images, program), key=lambda finding: finding.number)
+    pictures = list(images)
+    engine.check_company(pictures[:2])
+    findings = sorted(engine.run(pictures, program), key=lambda finding: finding.number)
+    engine.check_unchanged(Margin(defence.rule.margin, defence.rule.margin))
     return [finding.value for finding in findings]

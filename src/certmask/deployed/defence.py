@@ -186,11 +186,13 @@ class Defence:
     def __getstate__(self) -> dict[str, Any]:
         """What makes it up, with its fingerprint, which the copy must have; nobody listens to the copy's progress."""
         fingerprint = self.engine.fingerprint().describe()
-        return {"classifier": self.classifier, "defence": self.defence, "fill": self.engine.fill, "said": fingerprint}
+        told = {"fill": self.engine.fill, "batch": self.engine.batch, "said": fingerprint}
+        return {"classifier": self.classifier, "defence": self.defence, **told}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.classifier, self.defence = state["classifier"], state["defence"]
         self.engine = Engine(self.classifier, [self.defence.cover], fill=state["fill"])
+        self.engine.forward.batch = state["batch"]
         self._one_at_a_time = Lock()
         check_behaviour({"model": {"fingerprint": state["said"]}}, self.engine, [self.defence.rule], "the original")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from certmask.classifier import Classifier, Colour
-from certmask.company import ROUNDING
+from certmask.company import rounding_of
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.forward import Forward
@@ -116,6 +117,7 @@ class Engine:
         self.cohort = max(min(most, self.forward.slots), 1)
         self._busy = Lock()
         self._fingerprints: dict[int, Fingerprint] = {}
+        self._tried: set[int] = set()
         self._aside = _urgent_stream(classifier.device)
         self._ahead = AHEAD if self._aside else 1
 
@@ -158,11 +160,10 @@ class Engine:
 
         By more than rounding in any case; by less, where the model is known to round otherwise in another place.
         """
-        rounding, asked = 2 * ROUNDING[self.classifier.precision], margin or Margin()
-        rounds = self.classifier.company > 0
-        allowed = Margin(
-            rounding if rounds else min(asked.probability, rounding), float("inf") if rounds else asked.logarithm
-        )
+        rounding, asked = 2 * rounding_of(self.classifier.precision), margin or Margin()
+        allowed = Margin(min(asked.probability, rounding), asked.logarithm)
+        if self.classifier.company:
+            allowed = Margin(rounding, inf)
         changed = self.forward.fingerprint().changes(self.fingerprint())
         if not (changed.probability <= allowed.probability and changed.logarithm <= allowed.logarithm):
             raise ChangedModelError(
@@ -171,7 +172,12 @@ class Engine:
             )
 
     def check_company(self, images: Sequence[Tensor]) -> None:
-        """Refuse a model whose votes about masked views of these images depend on strangers in the same batch."""
+        """Refuse a model whose votes about masked views of these images depend on strangers in the same batch.
+
+        Once for each shape of batch.
+        """
+        if self.batch in self._tried:
+            return
         with self.alone():
             self.forward.warm_up()
             self.forward.put(np.arange(len(images)), images)
@@ -185,11 +191,12 @@ class Engine:
                     mixed = np.where(away, stranger, slots), np.where(away[:, None], NONE, sets)
                     stayed = torch.from_numpy(~away).to(own.device)
                     change = lead_changes(own[stayed], self.forward.unpadded(*mixed)[0][stayed]).probability
-                    if not change <= 2 * ROUNDING[self.classifier.precision]:
+                    if not change <= 2 * self.forward.tolerance:
                         raise ClassifierError(
                             "expected a model whose answer for an image does not depend on the rest of its batch, on "
                             f"chance or on earlier images, got a lead that changed by {change:.2g} among strangers"
                         )
+        self._tried.add(self.batch)
 
     def run(
         self,
@@ -206,7 +213,12 @@ class Engine:
         ``most_passes`` is what one image can take, if that is known: a cohort's votes then fit into memory.
         """
         with self.alone():
+            self.fingerprint()
+            if self.batch == 1:
+                self.forward.ask_canary()
             yield from self._run(images, program, archive, self._cohort_size(most_passes))
+            if self.batch == 1:
+                self.forward.ask_canary()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -226,7 +238,6 @@ class Engine:
     def _run(
         self, images: Iterable[Tensor], program: Program[T], archive: Archive | None, size: int
     ) -> Iterator[Finding[T]]:
-        self.fingerprint()
         if self._aside:
             self._aside.wait_stream(torch.cuda.current_stream(self.classifier.device))
         waiting = enumerate(images)
@@ -280,7 +291,7 @@ class Engine:
         before = self.fingerprint()
         self.forward.halve()
         change = self.fingerprint().changes(before).probability
-        if not change <= 2 * ROUNDING[self.classifier.precision]:
+        if not change <= 2 * rounding_of(self.classifier.precision):
             raise ChangedModelError(
                 f"expected {self.classifier.name} to answer in smaller batches as before, got a lead on a fixed "
                 f"picture that changed by {change:.2g}"

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certmask.certificate import NO_CLASS
 from certmask.classifier import Classifier, Colour, as_deployed, checked_images, compile_options, float32_mode
-from certmask.company import ROUNDING, probes
+from certmask.company import SAME, probes, rounding_of
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.masking import MaskTable
@@ -102,20 +103,32 @@ class Forward:
         else:
             head = heads[0].cpu().numpy()
             for before in self._canary.values():
-                self._check_canary(head[None], before)
+                self._check_canary(head[None], before, rounding_of(self.classifier.precision))
             self._canary[self.batch] = head
+
+    @property
+    def tolerance(self) -> float:
+        """By how much of itself a probability may change between two batches of one shape."""
+        return rounding_of(self.classifier.precision) if self.classifier.company else SAME
+
+    def ask_canary(self) -> None:
+        """Ask about the canary alone, where batches of one have no place for it."""
+        self.check_canary(self._filled(np.array([self.slots]), np.full((1, 1), NONE))[1].cpu().numpy())
 
     def check_canary(self, heads: FloatArray) -> None:
         """An error if the canary's heads ``[n, 3]``, from the end of a batch, are not what they were at first."""
-        self._check_canary(heads, self._canary[self.batch])
+        self._check_canary(heads, self._canary[self.batch], self.tolerance)
 
-    def _check_canary(self, heads: FloatArray, own: FloatArray) -> None:
+    def _check_canary(self, heads: FloatArray, own: FloatArray, tolerance: float) -> None:
+        """Class, confidence and lead; where the class is another one, it must have been a tie."""
         apart = np.abs(heads - own)[:, 1:].max(axis=1, initial=0.0)
-        change = np.where(heads[:, 0] == own[0], apart, heads[:, 2] + own[2]).max(initial=0.0)
-        if not change <= ROUNDING[self.classifier.precision]:
+        change = np.where(heads[:, 0] == own[0], apart, np.maximum(apart, heads[:, 2] + own[2]))
+        silent = (heads[:, 0] == NO_CLASS) != (own[0] == NO_CLASS)
+        worst = np.where(silent, 1.0, change).max(initial=0.0)
+        if not worst <= tolerance * own[1]:
             raise ChangedModelError(
                 f"expected the same answer from {self.classifier.name} about a fixed picture in every batch, got a "
-                f"probability that changed by {change:.2g}: it keeps state, looks at other pictures, or was changed"
+                f"probability that changed by {worst:.2g}: it keeps state, looks at other pictures, or was changed"
             )
 
     def fingerprint(self) -> Fingerprint:

@@ -116,13 +116,18 @@ class ResultsFile:
     def void(self, reason: str) -> None:
         """Mark the file so that nobody reads it as results any more; where there is no room for a mark, by its name."""
         try:
-            self._append({VOID: reason})
+            self._write({VOID: reason})
         except ResultsError:
-            self.path.replace(self.path.with_name(f"{self.path.name}.void"))
+            if _same_file(self._file, self._place):
+                self._place.replace(self._place.with_name(f"{self._place.name}.void"))
 
     def _append(self, row: Row) -> None:
         if not _same_file(self._file, self._place):
             raise ResultsError(f"expected {self.path} to stay where it is during a run, got it moved or deleted")
+        self._write(row)
+
+    def _write(self, row: Row) -> None:
+        """Add a line, wherever the file lies meanwhile; when it fails, the file is as before."""
         end = self._file.seek(0, os.SEEK_END)
         rest = _line(row)
         try:
