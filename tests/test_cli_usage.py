@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
@@ -464,3 +465,21 @@ def test_a_card_written_again_is_the_same_card(checkpoint: Path) -> None:
 def test_python_runs_the_module_under_its_name() -> None:
     done = subprocess.run([sys.executable, "-m", "certmask", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: certmask " in done.stdout
+
+
+def test_a_warning_of_the_library_is_a_note_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the line of the program from which it comes; those of other libraries stay as they are."""
+    from certmask.cli.streams import notes_on_stderr
+
+    source = str(Path(console.__file__))
+    with notes_on_stderr(), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning("too little memory: it goes on", UserWarning, source, 1)
+    assert capsys.readouterr().err == "note: too little memory: it goes on\n"
+
+
+def test_ctrl_c_is_no_error_that_a_library_may_pass_over() -> None:
+    """A model that "fails in bf16" because of it would go on in fp32."""
+    from certmask.cli import Stopped
+
+    assert not issubclass(Stopped, Exception)

@@ -190,6 +190,18 @@ def test_a_run_is_not_continued_with_another_function(photos: Dataset, tmp_path:
     ]
 
 
+def test_what_a_hash_sees_is_told_by_its_name(photos: Dataset, tmp_path: Path) -> None:
+    """Other weights are not told as something that no hash sees."""
+    out, other = tmp_path / "run.jsonl", Plain()
+    certified(Plain(), photos, out)
+    cut(out, 2)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(0.5)
+    with pytest.raises(ResultsError, match=r"got another model\.weights_sha256"):
+        certified(other, photos, out)
+
+
 def test_a_run_without_any_promise_is_not_continued_either(photos: Dataset, tmp_path: Path) -> None:
     """Its clean accuracy would be that of two functions."""
     out, defences = tmp_path / "run.jsonl", [MaskedDefence(COVER, Undefended(), "undefended")]

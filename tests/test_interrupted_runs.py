@@ -327,7 +327,7 @@ def test_a_file_system_without_locks_is_not_taken_for_a_second_run(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(ResultsError, match=r"expected a file system that can lock .*got .*--out") as error:
+    with pytest.raises(ResultsError, match=r"expected a file system that can lock .*got .*another one") as error:
         ResultsFile(tmp_path / "run.jsonl", HEADER)
     assert os.strerror(number) in str(error.value)
 

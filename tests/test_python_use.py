@@ -21,6 +21,7 @@ from certmask.cli.certify import certify as certify_command
 from certmask.cli.predict import predict as predict_command
 from certmask.defences import MaskedDefence, examine
 from certmask.defences.demo import demo_defences
+from certmask.errors import CertmaskError
 
 COVER = cm.spread_cover(24, 4, 10, 2)
 SINGLE = cm.patchcleanser_cover(24, 5, 2)
@@ -259,3 +260,8 @@ def test_a_defence_of_a_known_name_needs_no_network(tmp_path: Path) -> None:
     again = cm.Defence.load(tmp_path / "shield.safetensors")
     assert again.classifier.describe() == classifier.describe()
     assert again.classifier.class_names == classifier.class_names
+
+
+def test_an_option_that_no_classifier_has_is_told(network: nn.Module) -> None:
+    with pytest.raises(CertmaskError, match="expected options of a Classifier, got men"):
+        cm.Defence(network, COVER, men=3)

@@ -167,9 +167,10 @@ class Classifier:
         if isnan(change):
             raise self.no_numbers()
         if change > ROUNDING[self.precision]:
+            share = f"{change:.2g}" if change < 1 else "1 or more"
             raise ClassifierError(
                 "expected a model whose answer for an image does not depend on the rest of its batch, on chance or on "
-                f"earlier images, got a logit that changed by {change:.2g} of their scale"
+                f"earlier images, got a logit that changed by {share} of their scale"
             )
         if change:
             warnings.warn(
@@ -188,7 +189,8 @@ class Classifier:
         except (CertmaskError, torch.OutOfMemoryError):
             raise
         except (RuntimeError, AssertionError, TypeError, ValueError, LookupError, AttributeError) as error:
-            raise self._misfit(_reason(error)) from error
+            kind = "" if isinstance(error, (RuntimeError, AssertionError)) else f"{type(error).__name__}: "
+            raise self._misfit(f"{kind}{_reason(error)}") from error
         return logits_of(returned)
 
     def _misfit(self, reason: str) -> ClassifierError:

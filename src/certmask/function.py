@@ -64,7 +64,8 @@ def continued_header(before: Row, header: Row, engine: Engine, where: str) -> tu
 
     Its fingerprint and what only explains it are those with which the file began, if what is here is the same function.
     """
-    if not before or "fingerprint" not in before.get("model", {}):
+    said = before.get("model", {})
+    if "fingerprint" not in said or any(said[key] != header["model"].get(key) for key in said if key != "fingerprint"):
         return header, []
     notes = check_behaviour(before, engine, rules_of(header), where)
     kept = {key: value for key, value in before.items() if key in ("settings", "checked")}

@@ -7,8 +7,8 @@ import sys
 from types import FrameType
 
 
-class Stopped(Exception):  # noqa: N818
-    """The user pressed Ctrl-C."""
+class Stopped(BaseException):
+    """The user pressed Ctrl-C; no library that goes on after errors is to take it for one."""
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -32,7 +32,7 @@ def main() -> None:
         with notes_on_stderr():
             app(prog_name="certmask")
     except Stopped:
-        sys.stderr.write("stopped; what was finished is saved, and the same command goes on from there\n")
+        sys.stderr.write("stopped; a results file keeps what was finished, and the same command goes on from there\n")
         raise SystemExit(130) from None
     except BrokenPipeError:
         sys.stderr.close()

@@ -6,8 +6,10 @@ import codecs
 import io
 import logging
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 PLAIN = {"×": "x", "–": "-", "—": "-", "…": "...", "·": "-", "≤": "<=", "≥": ">=", "→": "->", "’": "'"}
 """What stands in for a sign where the terminal has no such letter."""
@@ -39,15 +41,29 @@ class _Notes(logging.Handler):
         sys.stderr.write(f"note: {record.getMessage()}\n")
 
 
+def _one_line(usual: Callable[..., None]) -> Callable[..., None]:
+    """Show certmask's own warnings without the line of the program that they come from."""
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> None:
+        if category is UserWarning and "certmask" in filename:
+            logging.getLogger("certmask").warning(str(message))
+        else:
+            usual(message, category, filename, *rest)
+
+    return show
+
+
 @contextmanager
 def notes_on_stderr() -> Iterator[None]:
-    """What the library has to say meanwhile, one line each."""
+    """What the library has to say meanwhile, its warnings included, one line each."""
     log, notes = logging.getLogger("certmask"), _Notes()
     before = log.level
     log.addHandler(notes)
     log.setLevel(logging.INFO)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = _one_line(warnings.showwarning)
+            yield
     finally:
         log.removeHandler(notes)
         log.setLevel(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,9 @@ class Defence:
     ) -> None:
         if isinstance(model, Classifier) and classifier:
             raise CertmaskError(f"expected no further options beside a Classifier, got {', '.join(classifier)}")
+        unknown = [name for name in classifier if name not in inspect.signature(Classifier).parameters]
+        if unknown:
+            raise CertmaskError(f"expected options of a Classifier, got {', '.join(unknown)}")
         own = rule_of(rule)
         self.defence = MaskedDefence(cover, own, option_name(own.name))
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, cover.image, **classifier)

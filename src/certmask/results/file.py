@@ -104,8 +104,7 @@ class ResultsFile:
 
     def _other_inputs(self, got: str) -> ResultsError:
         return ResultsError(
-            f"expected to continue {self.path} with the same inputs, got {got}; "
-            "delete the file or name another one with --out"
+            f"expected to continue {self.path} with the same inputs, got {got}; delete the file or name another one"
         )
 
     def write(self, row: Row) -> None:
@@ -200,7 +199,7 @@ def _lock(file: FileIO, path: Path) -> None:
     except OSError as error:
         raise ResultsError(
             f"expected a file system that can lock {path} against a second run, got {error.strerror}; "
-            "name a file on another one with --out"
+            "name a file on another one"
         ) from None
 
 
