@@ -20,21 +20,20 @@ from certmask.attacks import AdaptiveAttack, Descent, Harm, Job, Surrogate, defe
 from certmask.attacks.attempts import PLACES, SEARCHED, Budget, pick_corner, place_for
 from certmask.attacks.gauntlet import Gauntlet
 from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, Juries, Places, masked_views
-from certmask.certificate import Decision
 from certmask.classifier import Classifier
 from certmask.covers import Cover, spread_cover
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import BrokenCertificateError, ResultsError
-from certmask.geometry import IntArray
 from certmask.rules import JuryDetection, PatchCleanser, Rule
-from certmask.rules.tournament import Duelling, double_masking
+from certmask.rules.tournament import double_masking
 from certmask.threat import Patch
 from certmask.votes import Votes
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 sabotage: Any = importlib.import_module("sabotage")
+broken: Any = importlib.import_module("benchmarks.sabotage")
 SINGLE = spread_cover(24, Patch(6, 6), 12)
 ATTEMPTS = 60
 """Within so many attempts a sabotaged engine is noticed."""
@@ -89,17 +88,7 @@ def test_masks_painted_short_are_noticed(rule: Rule, short: int) -> None:
 
 def test_a_dissenter_who_skips_a_duel_is_noticed_in_votes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Double masking that leaves out the duel of masks 2 and 5 lets 2 win with a patch that only 5 hides."""
-
-    def faulty(labels: IntArray) -> Duelling[Decision]:
-        duelling, told = double_masking(labels), None
-        while True:
-            try:
-                pairs = duelling.send(told)  # type: ignore[arg-type]
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]
-            outcome = yield pairs
-            told = np.where((np.sort(pairs) == (2, 5)).all(axis=1), labels[pairs[:, 0]], outcome)
-
+    faulty = broken.skipped(double_masking, lambda pairs, _: (np.sort(pairs) == (2, 5)).all(axis=1))
     certain, count = torch.eye(5)[1], len(SINGLE)
     votes = Votes.from_table(SINGLE, certain.expand(count, -1), certain.expand(count, count, -1))
     assert PatchCleanser().certify(votes, 1).holds

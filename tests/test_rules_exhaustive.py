@@ -178,29 +178,23 @@ def test_every_attack_on_a_two_by_two_grid(rule: Rule) -> None:
     assert every_attack(cover, rule, HARD, labels=(2,))["attacks"] > 100
 
 
+def small_covers(rule: Rule) -> list[Cover]:
+    """All structures of 2 masks and, where there is one round, 5 (seeded) of those of 3 masks."""
+    covers = list(line_covers(2, 8))
+    return covers + Random(5).sample(line_covers(3, 8), 5) if rule in DETECTING else covers
+
+
 @pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_every_attack_with_soft_outputs(rule: Rule) -> None:
-    """Ties and confidences exactly at the threshold, for the class that loses every tie.
-
-    Exhaustive on all structures of 2 masks and, where there is one round, on 5 (seeded) of those of 3 masks.
-    """
-    covers = list(line_covers(2, 8))
-    if rule in DETECTING:
-        covers += Random(5).sample(line_covers(3, 8), 5)
-    seen = total(every_attack(cover, rule, SOFT, labels=(2,)) for cover in covers)
+    """Ties and confidences exactly at the threshold, for the class that loses every tie; exhaustive."""
+    seen = total(every_attack(cover, rule, SOFT, labels=(2,)) for cover in small_covers(rule))
     assert seen["attacks"] > 150
 
 
 @pytest.mark.parametrize("rule", ON_ANY_COVER, ids=repr)
 def test_every_attack_with_silent_votes(rule: Rule) -> None:
-    """A vote that gives no numbers, on the clean picture or under attack, for the class that wins every tie.
-
-    Exhaustive on all structures of 2 masks and, where there is one round, on 5 (seeded) of those of 3 masks.
-    """
-    covers = list(line_covers(2, 8))
-    if rule in DETECTING:
-        covers += Random(5).sample(line_covers(3, 8), 5)
-    seen = total(every_attack(cover, rule, QUIET, labels=(0,)) for cover in covers)
+    """A vote without numbers, on the clean picture or under attack, for the class that wins every tie; exhaustive."""
+    seen = total(every_attack(cover, rule, QUIET, labels=(0,)) for cover in small_covers(rule))
     assert seen["attacks"] > 20
 
 

@@ -18,6 +18,7 @@ from certmask.defences import AnyDefence, MaskedDefence, Outcome, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
+from certmask.engine.premises import check_company, check_unchanged
 from certmask.errors import ChangedModelError, DataError, ResultsError, first_line
 from certmask.function import continued_header, rules_of
 from certmask.results.file import ResultsFile, Row, provenance, read_results
@@ -49,7 +50,7 @@ def certified_rows(
         for finding in examine(engine, images, labels, defences, archive):
             row = _row(dataset.samples[finding.number], finding, defences)
             yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
-        engine.check_unchanged(least_margin(defences))
+        check_unchanged(engine, least_margin(defences))
     except BaseException as error:
         if archive is not None and change_behind(error, engine, defences):
             archive.forget()
@@ -72,7 +73,7 @@ def certify_run(
     """
     report: Progress = progress or (lambda *_: None)
     engine.progress = lambda passes: report("passes", passes)
-    engine.check_company(some_photos(engine, dataset, COMPANY_PHOTOS))
+    check_company(engine, some_photos(engine, dataset, COMPANY_PHOTOS))
     header, notes = continued_header(recorded(path)[0], run_header(engine, dataset, defences), engine, str(path))
     for note in notes:
         warnings.warn(note, stacklevel=2)
@@ -100,7 +101,7 @@ def change_behind(error: BaseException, engine: Engine, defences: Sequence[AnyDe
     if isinstance(error, ChangedModelError):
         return error
     try:
-        engine.check_unchanged(least_margin(defences))
+        check_unchanged(engine, least_margin(defences))
     except ChangedModelError as change:
         return change
     except Exception as other:  # it cannot be asked any more: the error that ended the run is the one to be told

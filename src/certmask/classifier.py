@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from certmask.backends import PRECISIONS, backend_named
 from certmask.backends.devices import best_batch, best_precision, device_name, present_device
 from certmask.backends.outputs import are_probabilities, checked_logits, logits_of
-from certmask.company import ROUNDING, company_change, probes
+from certmask.company import ROUNDING, company_change, probes, swayed_by_company
 from certmask.errors import CertmaskError, ClassifierError
 from certmask.threat import Size, checked_size
 
@@ -168,10 +168,7 @@ class Classifier:
             raise self.no_numbers()
         if change > ROUNDING[self.precision]:
             share = f"{change:.2g}" if change < 1 else "1 or more"
-            raise ClassifierError(
-                "expected a model whose answer for an image does not depend on the rest of its batch, on chance or on "
-                f"earlier images, got a logit that changed by {share} of their scale"
-            )
+            raise swayed_by_company(f"a logit that changed by {share} of their scale")
         if change:
             warnings.warn(
                 f"{self.name} rounds otherwise in another place of the batch, by {change:.2g} of its logits' scale: "

@@ -12,6 +12,7 @@ from math import expm1, log, nan, pi
 import torch
 from torch import Tensor
 
+from certmask.errors import ClassifierError
 from certmask.threat import Size
 
 ROUNDING = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3}
@@ -51,6 +52,14 @@ def company_change(logits: Callable[[Tensor], Tensor], pictures: Tensor, batch: 
     for who in torch.cat([orders.T, torch.randint(len(pictures), (1, batch), generator=chance)]).to(pictures.device):
         change = max(change, _apart(logits(pictures[who]), own[who]))
     return max(change, _apart(logits(alone[0]), own[0].expand_as(answers[0])))
+
+
+def swayed_by_company(got: str) -> ClassifierError:
+    """What to raise where an answer was seen to depend on company."""
+    return ClassifierError(
+        "expected a model whose answer for an image does not depend on the rest of its batch, on chance or on earlier "
+        f"images, got {got}"
+    )
 
 
 def rounding_of(precision: str) -> float:

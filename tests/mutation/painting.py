@@ -32,7 +32,7 @@ PAINTING = [
     Fault(
         "second mask forgotten",
         "of two masks only one is painted",
-        "engine/forward.py",
+        "engine/masking.py",
         "(rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)",
         "rows[:, 0, :, None] & columns[:, 0, None, :]",
         (PAINTED,),
@@ -173,7 +173,7 @@ BATCHES = [
         "no look back",
         "a model that answers otherwise after a run keeps its certificates",
         "certification.py",
-        "        engine.check_unchanged(least_margin(defences))\n    except BaseException as error:",
+        "        check_unchanged(engine, least_margin(defences))\n    except BaseException as error:",
         "        pass\n    except BaseException as error:",
         ("test_company.py::test_a_model_that_answers_otherwise_after_a_run_makes_it_void",),
     ),

@@ -19,7 +19,7 @@ from certmask.backends.outputs import logits_of
 from certmask.classifier import Classifier, Colour, weights_digest
 from certmask.covers import Cover
 from certmask.engine import Engine
-from certmask.engine.masking import MaskTable
+from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import AttackError
 from certmask.geometry import IntArray, Mask
 from certmask.threat import Size
@@ -112,8 +112,7 @@ class Surrogate:
 
     def _painted(self, pictures: Tensor, sets: Tensor) -> Tensor:
         """The fill colour wherever one of a set of masks lies."""
-        rows, columns = self._masks.rows[sets], self._masks.columns[sets]
-        hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
+        hidden = hidden_by(self._masks.rows[sets], self._masks.columns[sets])
         return torch.where(hidden[:, None], self._fill, pictures)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from certmask.errors import ClassifierError
 
-ROUNDING = 0.01
+OFF_ONE = 0.01
 """More than bf16 takes away from the sum of a row of probabilities."""
 
 
@@ -49,7 +49,7 @@ def are_probabilities(logits: Tensor) -> bool:
     """Whether every row lies in [0, 1] and sums to 1, as after a softmax."""
     rows = logits.float()
     within = (rows >= 0).all() & (rows <= 1).all()
-    return bool(within & ((rows.sum(dim=1) - 1).abs() < ROUNDING).all())
+    return bool(within & ((rows.sum(dim=1) - 1).abs() < OFF_ONE).all())
 
 
 class LogitsAlone(nn.Module):

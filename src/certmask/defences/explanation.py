@@ -13,6 +13,7 @@ from certmask.certificate import Certificate, class_name
 from certmask.defences.masked import MaskedDefence
 from certmask.defences.protocol import asked_marks, noted
 from certmask.engine import Engine
+from certmask.engine.premises import check_company, check_unchanged
 from certmask.passes import Ask
 from certmask.rules.rule import Asking
 from certmask.votes import Margin, VoteStore
@@ -59,13 +60,13 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
         claims = yield from defence.rule.claims(votes)
         singles = votes.ballot.singles[None]
         yield votes.ask(singles)
-        heads = votes.heads(singles)
+        heads, function = votes.heads(singles), engine.describe()
         return [
             Explanation(
                 decision.label,
                 decision.alert,
                 int(marks[n].sum()),
-                defence.certificate(decision.label, bool(holds[n]), engine.describe()),
+                defence.certificate(decision.label, bool(holds[n]), function),
                 tuple(zip(heads.labels[n].tolist(), heads.confidence[n].tolist(), strict=True)),
                 tuple(defence.rule.hypotheses(defence.cover)),
                 tuple(claims[n].tolist()),
@@ -75,7 +76,7 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
         ]
 
     pictures = list(images)
-    engine.check_company(pictures[:2])
+    check_company(engine, pictures[:2])
     findings = sorted(engine.run(pictures, program), key=lambda finding: finding.number)
-    engine.check_unchanged(Margin(defence.rule.margin, defence.rule.margin))
+    check_unchanged(engine, Margin(defence.rule.margin, defence.rule.margin))
     return [finding.value for finding in findings]

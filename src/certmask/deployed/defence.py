@@ -22,6 +22,7 @@ from certmask.defences import Explanation, MaskedDefence, Outcome, examine, expl
 from certmask.deployed.evaluation import Evaluation, saved_run
 from certmask.deployed.saved import read_defence, write_defence
 from certmask.engine import Engine
+from certmask.engine.premises import check_company
 from certmask.errors import CertmaskError
 from certmask.function import check_behaviour
 from certmask.results.file import Row
@@ -151,7 +152,7 @@ class Defence:
         truth = checked_labels(labels, len(images))
         dataset = pictures(images, truth, names)
         with self._one_at_a_time:
-            self.engine.check_company(list(images[:2]))
+            check_company(self.engine, list(images[:2]))
             found = {row["image"]: row for row in certified_rows(self.engine, dataset, [self.defence])}
         rows = tuple(found[sample.name] for sample in dataset.samples)
         outcomes = [Outcome(**row["defences"][self.defence.name]) for row in rows]

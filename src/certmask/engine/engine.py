@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,11 +20,11 @@ from certmask.company import rounding_of
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.forward import Forward
-from certmask.errors import CertmaskError, ChangedModelError, ClassifierError, CoverError
+from certmask.errors import CertmaskError, ChangedModelError, CoverError
 from certmask.geometry import IntArray
-from certmask.passes import NONE, Ask, Ballot, Passes
+from certmask.passes import Ask, Ballot, Passes
 from certmask.rules.rule import Asking
-from certmask.votes import Margin, Votes, VoteStore, lead_changes
+from certmask.votes import Votes, VoteStore
 
 T = TypeVar("T")
 COHORT = {"cuda": 32, "cpu": 1}
@@ -94,6 +93,7 @@ class Engine:
     only while the votes in memory stay below ``memory`` bytes, however many masks there are; those of one cohort may
     come on top. On a GPU, rules look at the votes of one batch while the next ones are computed. ``cohort`` is the most
     images that rules look at together (1 on a CPU, 32 on a GPU), ``together`` the most masks that one pass hides.
+    ``tried`` has the shapes of batch in which masked views were tried among strangers.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Engine:
         self.cohort = max(min(most, self.forward.slots), 1)
         self._busy = Lock()
         self._fingerprints: dict[int, Fingerprint] = {}
-        self._tried: set[int] = set()
+        self.tried: set[int] = set()
         self._aside = _urgent_stream(classifier.device)
         self._ahead = AHEAD if self._aside else 1
 
@@ -154,49 +154,6 @@ class Engine:
             except torch.OutOfMemoryError:
                 self.forward.halve()
         return self._fingerprints[self.batch]
-
-    def check_unchanged(self, margin: Margin | None = None) -> None:
-        """An error if leads on the fixed pictures differ from what they were at first, by more than the margin.
-
-        By more than rounding in any case; by less, where the model is known to round otherwise in another place.
-        """
-        rounding, asked = 2 * rounding_of(self.classifier.precision), margin or Margin()
-        allowed = Margin(min(asked.probability, rounding), asked.logarithm)
-        if self.classifier.company:
-            allowed = Margin(rounding, inf)
-        changed = self.forward.fingerprint().changes(self.fingerprint())
-        if not (changed.probability <= allowed.probability and changed.logarithm <= allowed.logarithm):
-            raise ChangedModelError(
-                f"expected {self.classifier.name} to answer as it did at first, got a lead on a fixed picture that "
-                f"changed by {max(changed):.2g}: it keeps state or was changed, and what it certified since is void"
-            )
-
-    def check_company(self, images: Sequence[Tensor]) -> None:
-        """Refuse a model whose votes about masked views of these images depend on strangers in the same batch.
-
-        Once for each shape of batch.
-        """
-        if self.batch in self._tried:
-            return
-        with self.alone():
-            self.forward.warm_up()
-            self.forward.put(np.arange(len(images)), images)
-            chance = np.random.default_rng(0)
-            for image in range(len(images)):
-                slots = np.full(self.batch, image)
-                sets = chance.integers(NONE, len(self.forward.masks), (self.batch, 2))
-                own, _ = self.forward.unpadded(slots, sets)
-                for stranger in (self.forward.slots, self.forward.slots + 1):
-                    away = chance.random(self.batch) < 0.5
-                    mixed = np.where(away, stranger, slots), np.where(away[:, None], NONE, sets)
-                    stayed = torch.from_numpy(~away).to(own.device)
-                    change = lead_changes(own[stayed], self.forward.unpadded(*mixed)[0][stayed]).probability
-                    if not change <= 2 * self.forward.tolerance:
-                        raise ClassifierError(
-                            "expected a model whose answer for an image does not depend on the rest of its batch, on "
-                            f"chance or on earlier images, got a lead that changed by {change:.2g} among strangers"
-                        )
-        self._tried.add(self.batch)
 
     def run(
         self,

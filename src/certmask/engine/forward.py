@@ -14,7 +14,7 @@ from certmask.classifier import Classifier, Colour, as_deployed, checked_images,
 from certmask.company import SAME, probes, rounding_of
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
-from certmask.engine.masking import MaskTable
+from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import ChangedModelError, ClassifierError, VoteError, first_line
 from certmask.geometry import IntArray
 from certmask.passes import NONE
@@ -187,6 +187,6 @@ class Forward:
         return self._hide(images, self.masks.rows[sets], self.masks.columns[sets])
 
     def _hide(self, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """Fill what any mask of a set covers: ``rows [n, masks, height]``, ``columns [n, masks, width]``."""
-        hidden = (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
+        """Fill what any mask of a set covers."""
+        hidden = hidden_by(rows, columns)
         return torch.where(hidden[:, None], self._fill, images)

@@ -56,6 +56,11 @@ class MaskTable:
         return np.array([self._number.get(footprint_from(mask), -1) for mask in listed], dtype=np.int64)
 
 
+def hidden_by(rows: Tensor, columns: Tensor) -> Tensor:
+    """Pixels ``[n, height, width]`` under any mask of a set, from its ``rows [n, masks, height]`` and ``columns``."""
+    return (rows[:, :, :, None] & columns[:, :, None, :]).any(dim=1)
+
+
 def _middle(length: int) -> tuple[Span]:
     return ((length // 4, length - length // 4),)
 

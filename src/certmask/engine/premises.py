@@ -1,0 +1,59 @@
+"""What certificates rest on, looked at before and after an engine is used: one picture, one answer, now as at first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certmask.company import rounding_of, swayed_by_company
+from certmask.engine import Engine
+from certmask.errors import ChangedModelError
+from certmask.passes import NONE
+from certmask.votes import Margin, lead_changes
+
+
+def check_company(engine: Engine, images: Sequence[Tensor]) -> None:
+    """Refuse a model whose votes about masked views of these images depend on strangers in the same batch.
+
+    Once for each shape of batch.
+    """
+    if engine.batch in engine.tried:
+        return
+    forward, chance = engine.forward, np.random.default_rng(0)
+    with engine.alone():
+        forward.warm_up()
+        forward.put(np.arange(len(images)), images)
+        for image in range(len(images)):
+            slots = np.full(engine.batch, image)
+            sets = chance.integers(NONE, len(forward.masks), (engine.batch, 2))
+            own, _ = forward.unpadded(slots, sets)
+            for stranger in (forward.slots, forward.slots + 1):
+                away = chance.random(engine.batch) < 0.5
+                mixed = np.where(away, stranger, slots), np.where(away[:, None], NONE, sets)
+                stayed = torch.from_numpy(~away).to(own.device)
+                change = lead_changes(own[stayed], forward.unpadded(*mixed)[0][stayed]).probability
+                if not change <= 2 * forward.tolerance:
+                    raise swayed_by_company(f"a lead that changed by {change:.2g} among strangers")
+    engine.tried.add(engine.batch)
+
+
+def check_unchanged(engine: Engine, margin: Margin) -> None:
+    """An error if leads on the fixed pictures differ from what they were at first, by more than the margin.
+
+    By more than rounding in any case; by less, where the model is known to round otherwise in another place.
+    """
+    classifier = engine.classifier
+    rounding = 2 * rounding_of(classifier.precision)
+    allowed = Margin(min(margin.probability, rounding), margin.logarithm)
+    if classifier.company:
+        allowed = Margin(rounding, inf)
+    changed = engine.forward.fingerprint().changes(engine.fingerprint())
+    if not (changed.probability <= allowed.probability and changed.logarithm <= allowed.logarithm):
+        raise ChangedModelError(
+            f"expected {classifier.name} to answer as it did at first, got a lead on a fixed picture that "
+            f"changed by {max(changed):.2g}: it keeps state or was changed, and what it certified since is void"
+        )
