@@ -187,24 +187,35 @@ def certified(cover: Cover, rule: Rule, label: int, palette: Tensor) -> Iterator
     return (table for holds, table in plays(cover, certifying(rule, label), palette, anything(palette)) if holds)
 
 
+def proof(cover: Cover, rule: Rule, label: int, palette: Tensor, table: Table) -> tuple[bool, Table]:
+    """Whether the rule's certificate holds for a table, and all votes that it looked at.
+
+    A pass that the table does not have votes for the label.
+    """
+    return play(cover, certifying(rule, label), palette, lambda one: table.get(one, label))
+
+
 def holds(cover: Cover, rule: Rule, label: int, palette: Tensor, table: Table) -> bool:
     """Whether the rule's certificate holds for a table; a pass the table does not have votes for the label."""
-    return play(cover, certifying(rule, label), palette, lambda one: table.get(one, label))[0]
+    return proof(cover, rule, label, palette, table)[0]
 
 
 def brittle(cover: Cover, rule: Rule, label: int, palette: Tensor, rng: Random) -> Table | None:
     """A random certified table in which dissent was added, pass by pass, for as long as the certificate held.
 
-    The table starts unanimous for the label (palette row ``label``); None if not even that is certified.
+    The table starts unanimous for the label (palette row ``label``); None if not even that is certified. Votes that
+    are looked at only because of dissent elsewhere come into it, and may dissent in their turn.
     """
-    proved, table = play(cover, certifying(rule, label), palette, lambda _: label)
+    proved, table = proof(cover, rule, label, palette, {})
     if not proved:
         return None
-    for one in rng.sample(sorted(table), len(table)):
-        before = table[one]
-        table[one] = rng.randrange(len(palette))
-        if not holds(cover, rule, label, palette, table):
-            table[one] = before
+    tried: set[Pass] = set()
+    while left := sorted(set(table) - tried):
+        one = rng.choice(left)
+        tried.add(one)
+        held, changed = proof(cover, rule, label, palette, {**table, one: rng.randrange(len(palette))})
+        if held:
+            table = {**table, **changed}
     return table
 
 

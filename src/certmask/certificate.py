@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -60,12 +60,38 @@ _SENTENCES = {
 }
 
 
+BASES = {
+    "unanimous": "every place claims the same class",
+    "unbeaten": "the claim of a place that no other beats",
+    "bare": "no place is unbeaten: the picture as it came",
+    "majority": "no place is unbeaten: what most places claim",
+}
+"""What an answer may rest on, and what that means; only the first two can be of a certified picture."""
+
+
 @dataclass(frozen=True)
 class Decision:
-    """A rule's answer about one image: a class, and whether it warns of a patch."""
+    """A rule's answer about one image: a class, and whether it warns of a patch; ``basis`` is what it rests on."""
 
     label: int
     alert: bool = False
+    basis: str = field(default="", compare=False)
+
+
+Box = tuple[int, int, int, int]
+"""Rows and columns, half-open: ``(top, bottom, left, right)``."""
+
+
+@dataclass(frozen=True)
+class Weakest:
+    """Where a proof is weakest, or failed: one place or a pair of them, and by how much its label leads there.
+
+    ``places`` are boxes of the patch's top left corners, ``level`` is the one that settled it, counted from 0.
+    """
+
+    places: tuple[Box, ...]
+    lead: float
+    level: int
 
 
 @dataclass(frozen=True)

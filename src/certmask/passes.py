@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -121,18 +121,8 @@ class Ballot:
         return self.numbers(np.arange(len(self.cover))[:, None])
 
     @cached_property
-    def juries(self) -> IntArray:
-        """The single passes of every district's jury, ``[districts, largest jury]``, filled up with -1."""
-        return np.append(self.singles, NONE)[self.cover.districts.juries]
-
-    @cached_property
-    def jurors(self) -> IntArray:
-        """The different single passes of all juries, ``[n]``."""
-        return np.unique(self.juries[self.juries != NONE])
-
-    @cached_property
-    def pools(self) -> dict[str, IntArray]:
-        """Tables of pools that rules have made for this cover, by the name under which they look for them."""
+    def levels(self) -> dict[Any, Any]:
+        """What rules have found out about which passes judge what, by the names under which they look for it."""
         return {}
 
     def pairs(self, first: IntArray, second: IntArray) -> IntArray:

@@ -209,21 +209,16 @@ class Votes:
             raise incomplete()
         return np.where(passes == NONE, NONE, rows)
 
-    def rows_at(self, pools: IntArray, who: IntArray, which: IntArray, pictures: IntArray | None = None) -> IntArray:
-        """Rows of single pools, ``[n, members]``: of the pool ``which[n]`` of the picture in place ``who[n]``."""
-        chosen = pools[who if len(pools) > 1 else 0, which]
-        return self.rows(chosen, who if pictures is None else pictures[who])
-
-    def all_rows(self, pools: IntArray, pictures: IntArray | None = None) -> IntArray:
+    def all_rows(self, passes: IntArray, who: IntArray, pictures: IntArray) -> IntArray:
         """Rows by the passes' numbers, ``[pictures, passes + 1]``, the last for what is filled up; -1 without a vote.
 
-        A vote that one of the pools needs and that is not there is an error.
+        One of the ``passes [n, members]`` of the pictures in the places ``who [n]`` that has no vote is an error.
         """
-        pictures, count = self.everyone if pictures is None else pictures, len(self.store.passes)
+        count = len(self.store.passes)
         rows = np.full((len(pictures), count + 1), NONE)
         rows[:, :count] = self.store.slots(pictures[:, None], np.arange(count))
-        needed = np.zeros((len(pools), count + 1), dtype=bool)
-        needed[np.arange(len(pools))[:, None, None], pools] = True
+        needed = np.zeros(rows.shape, dtype=bool)
+        needed[who[:, None], passes] = True
         needed[:, count] = False
         if (needed & (rows < 0)).any():
             raise incomplete()

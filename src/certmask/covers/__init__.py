@@ -2,15 +2,15 @@
 
 from certmask.covers.cover import Cover, cover_text, custom_cover
 from certmask.covers.default import default_cover
+from certmask.covers.register import TILINGS, cover_from
 from certmask.covers.tilings import (
-    TILINGS,
-    cover_from,
     minimal_cover,
     offset_cover,
     patchcleanser_cover,
     replicated_cover,
     spread_cover,
 )
+from certmask.covers.zoom import stacked_cover, zoom_cover
 
 __all__ = [
     "TILINGS",
@@ -24,4 +24,6 @@ __all__ = [
     "patchcleanser_cover",
     "replicated_cover",
     "spread_cover",
+    "stacked_cover",
+    "zoom_cover",
 ]

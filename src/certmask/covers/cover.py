@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from certmask.errors import CoverError
-from certmask.geometry import Districts, IntArray, Mask, find_districts
+from certmask.geometry import Cells, Districts, IntArray, Mask, find_cells, find_districts
+from certmask.geometry.shapes import position_spans
 from certmask.threat import Patch, Size, checked_patch, checked_size
 
 GRIDS_TOLD = "2-"
@@ -26,6 +27,8 @@ class Cover:
     The claim is checked when a cover is made: a set of masks that does not cover is an error, never a value. Covers are
     equal where all that is said about them is: masks and their order, copies, grids, tiling, sizes.
     ``copies[i]`` says how often mask ``i`` was placed; ``grids`` lists complete 1-fold covers that the masks form.
+    ``align`` is the grid on which masks start. ``levels`` are the covers that a zoom cover is made of, from coarse to
+    fine; any other cover is one level and has none.
     """
 
     tiling: str
@@ -36,6 +39,8 @@ class Cover:
     masks: tuple[Mask, ...]
     copies: tuple[int, ...]
     grids: tuple[tuple[int, ...], ...] = ()
+    align: int = 1
+    levels: tuple[Cover, ...] = ()
     districts: Districts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -113,14 +118,54 @@ class Cover:
             parts.append(juries[:, : int(member.sum(axis=1).max())])
         return tuple(parts)
 
+    @cached_property
+    def cells(self) -> Cells:
+        """The places that all levels judge, each hidden by one mask of every grid; masks are numbered as here."""
+        numbered = [np.array(grid, dtype=np.int64) for grid in self.grids]
+        found = find_cells(self.image, self.patch, [[self.masks[number] for number in grid] for grid in self.grids])
+        own = np.stack([grid[found.masks[:, g]] for g, grid in enumerate(numbered)], axis=1)
+        return Cells(own, found.boxes)
+
+    @cached_property
+    def boxes(self) -> IntArray:
+        """Where a patch hidden by a place's masks may have its top left corner, ``[places, 4]``: rows, columns.
+
+        Places are cells, or districts, of which the first location stands for all.
+        """
+        if self.levels:
+            return self.cells.boxes
+        corner = self.districts.corner
+        return np.stack([corner[:, 0], corner[:, 0] + 1, corner[:, 1], corner[:, 1] + 1], axis=1)
+
+    @cached_property
+    def reaches(self) -> IntArray:
+        """Where a patch that a mask hides may have its top left corner, ``[masks, 4]``: the first run of each axis."""
+        found = []
+        for mask in self.masks:
+            rows = position_spans(mask.rows(self.image), self.patch.height) or ((0, 0),)
+            columns = position_spans(mask.columns(self.image), self.patch.width) or ((0, 0),)
+            found.append((*rows[0], *columns[0]))
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def level_grids(self) -> tuple[tuple[int, ...], ...]:
+        """Which of the grids each level is made of, coarse to fine."""
+        number = {mask.footprint(self.image): n for n, mask in enumerate(self.masks)}
+        place = {frozenset(grid): n for n, grid in enumerate(self.grids)}
+        return tuple(
+            tuple(place[frozenset(number[cover.masks[m].footprint(self.image)] for m in grid)] for grid in cover.grids)
+            for cover in self.levels
+        )
+
     def for_patch(self, patch: Patch) -> Cover:
         """The same masks held against another patch; an error if they do not cover it once."""
-        return Cover(self.tiling, self.image, patch, self.mask, (1, 1), self.masks, self.copies)
+        return Cover(self.tiling, self.image, patch, self.mask, (1, 1), self.masks, self.copies, align=self.align)
 
     @cached_property
     def digest(self) -> str:
         """A short hash of the image size, the patch, every mask's footprint and the grids that masks form."""
-        return f"{GRIDS_TOLD}{_digest([*self._told, self.grids])}"
+        levels = [cover.digest for cover in self.levels]
+        return f"{GRIDS_TOLD}{_digest([*self._told, self.grids, *([levels] if levels else [])])}"
 
     def digest_as(self, said: str) -> str:
         """The digest as a file says it: earlier ones leave the grids out."""
@@ -149,6 +194,8 @@ class Cover:
             "mask": list(self.mask),
             "fold": list(self.fold),
             "masks": len(self),
+            **({"align": self.align} if self.align > 1 else {}),
+            **({"levels": [cover.describe() for cover in self.levels]} if self.levels else {}),
         }
 
     def __repr__(self) -> str:
@@ -165,6 +212,11 @@ def _digest(told: list[Any]) -> str:
 def cover_text(described: dict[str, Any]) -> str:
     """A cover in words, from what ``Cover.describe`` says about it."""
     fold, mask, patch, image = (f"{a}×{b}" for a, b in (described[key] for key in ("fold", "mask", "patch", "image")))
+    if "levels" in described:
+        levels = " → ".join(
+            f"{level['masks']} masks of {level['mask'][0]}×{level['mask'][1]}" for level in described["levels"]
+        )
+        return f"{described['tiling']}, {levels} against {patch} on {image}"
     return f"{described['tiling']} {fold}, {described['masks']} masks of {mask} against {patch} on {image}"
 
 
@@ -197,12 +249,20 @@ def distinct(masks: Iterable[Mask], image: Size) -> tuple[tuple[Mask, ...], tupl
 
 
 def build(
-    tiling: str, image: Size, patch: Patch, mask: Size, fold: Size, grids: Sequence[Sequence[Mask]], complete: bool
+    tiling: str,
+    image: Size,
+    patch: Patch,
+    mask: Size,
+    fold: Size,
+    grids: Sequence[Sequence[Mask]],
+    complete: bool,
+    align: int = 1,
+    levels: tuple[Cover, ...] = (),
 ) -> Cover:
     """Make a cover from lists of masks; ``complete`` promises that each list is a 1-fold cover of its own."""
     masks, copies, index = distinct((m for grid in grids for m in grid), image)
     numbered = tuple(dict.fromkeys(tuple(dict.fromkeys(index[m.footprint(image)] for m in grid)) for grid in grids))
-    return Cover(tiling, image, patch, mask, fold, masks, copies, numbered if complete else ())
+    return Cover(tiling, image, patch, mask, fold, masks, copies, numbered if complete else (), align, levels)
 
 
 def custom_cover(image: Size | int, patch: Patch | Size | int, masks: Sequence[Mask], fold: Size | int = 1) -> Cover:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from certmask.covers.cover import Cover
-from certmask.covers.tilings import TILINGS, spread_cover
+from certmask.covers.register import TILINGS
+from certmask.covers.tilings import spread_cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
 from certmask.threat import Patch, Size, checked_patch, checked_size

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from certmask.covers.cover import Cover, build
-from certmask.errors import CoverError, ResultsError
+from certmask.errors import CoverError
 from certmask.geometry import Mask, reach, smallest_mask
 from certmask.geometry.paper import effective_coverage
 from certmask.threat import Patch, Size, checked_patch, checked_size
@@ -27,7 +26,9 @@ def minimal_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int
     return _grid_cover("minimal", minimal_starts, image, patch, mask, fold)
 
 
-def spread_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1) -> Cover:
+def spread_cover(
+    image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1, align: int = 1
+) -> Cover:
     """Every place of the patch lies inside k masks, spread evenly so that juries really differ.
 
     Takes at most ``fold − 1`` more starts per axis than the minimum.
@@ -36,21 +37,29 @@ def spread_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int,
     patch: what the attacker may put on it; a number stands for a square
     mask: the size of a mask, at least that of the patch
     fold: how many masks cover a place along each axis, at most the positions that one mask covers
+    align: masks start at multiples of it, such as 16 for the tokens of a ViT
     """
-    return _grid_cover("spread", spread_starts, image, patch, mask, fold)
+    return _grid_cover("spread", spread_starts, image, patch, mask, fold, align)
 
 
 def _grid_cover(
-    tiling: str, starts: Starts, image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int
+    tiling: str,
+    starts: Starts,
+    image: Size | int,
+    patch: Patch | Size | int,
+    mask: Size | int,
+    fold: Size | int,
+    align: int = 1,
 ) -> Cover:
     image, patch, mask, fold = _checked(image, patch, mask, fold)
-    (n_y, n_x), (s_y, s_x) = patch.positions(image), reach(patch, mask)
+    s_y, s_x = aligned_reach(image, patch, mask, align)
+    n_y, n_x = (-(-n // align) for n in patch.positions(image))
     grids = [
-        [Mask(top, left, *mask) for top in tops for left in lefts]
+        [Mask(align * top, align * left, *mask) for top in tops for left in lefts]
         for tops in starts(n_y, s_y, fold[0])
         for lefts in starts(n_x, s_x, fold[1])
     ]
-    return build(tiling, image, patch, mask, fold, grids, complete=True)
+    return build(tiling, image, patch, mask, fold, grids, complete=True, align=align)
 
 
 def replicated_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int, fold: Size | int = 1) -> Cover:
@@ -92,29 +101,51 @@ def offset_cover(image: Size | int, patch: Patch | Size | int, mask: Size | int,
 
 
 def patchcleanser_cover(
-    image: Size | int, patch: Patch | Size | int, per_axis: Size | int | None = None, mask: Size | int | None = None
+    image: Size | int,
+    patch: Patch | Size | int,
+    per_axis: Size | int | None = None,
+    mask: Size | int | None = None,
+    align: int = 1,
 ) -> Cover:
     """Every place of the patch lies inside a mask, none of which leaves the image: PatchCleanser's (Xiang et al. 2022).
+
+    With masks on a grid, ``align``, the last ones may stick out of the image; ``per_axis`` then also ends them there.
 
     image: the size of the model's input, (height, width) or the side of a square
     patch: what the attacker may put on it; a number stands for a square
     per_axis: how many masks along each axis, as large as they must be; or
     mask: the size of a mask, at least that of the patch, as many as it takes
+    align: masks start at multiples of it, such as 16 for the tokens of a ViT
     """
     image, patch = checked_size(image, "image"), checked_patch(patch)
     if (per_axis is None) == (mask is None):
         raise CoverError(f"expected either per_axis or mask, got per_axis={per_axis!r} and mask={mask!r}")
     if per_axis is not None:
-        mask = smallest_mask(image, patch, checked_size(per_axis, "masks per axis"))
+        mask = smallest_mask(image, patch, checked_size(per_axis, "masks per axis"), checked_size(align, "align")[0])
     assert mask is not None
     image, patch, mask, _ = _checked(image, patch, mask, 1)
-    stride = reach(patch, mask)
-    grid = [
-        Mask(top, left, *mask)
-        for top in clamped_starts(image[0], mask[0], stride[0])
-        for left in clamped_starts(image[1], mask[1], stride[1])
-    ]
-    return build("patchcleanser", image, patch, mask, (1, 1), [grid], complete=True)
+    s_y, s_x = (align * steps for steps in aligned_reach(image, patch, mask, align))
+    (n_y, n_x), (r_y, r_x) = patch.positions(image), reach(patch, mask)
+    tops = clamped_starts(image[0], mask[0], s_y) if align == 1 else range(0, max(n_y - r_y, 0) + s_y, s_y)
+    lefts = clamped_starts(image[1], mask[1], s_x) if align == 1 else range(0, max(n_x - r_x, 0) + s_x, s_x)
+    grid = [Mask(top, left, *mask) for top in tops for left in lefts]
+    return build("patchcleanser", image, patch, mask, (1, 1), [grid], complete=True, align=align)
+
+
+def aligned_reach(image: Size, patch: Patch, mask: Size, align: int) -> Size:
+    """How many steps of ``align`` there may be between two masks in a row, along each axis."""
+    checked_size(align, "align")
+    steps = tuple(
+        max(reached // align, int(reached >= positions))
+        for reached, positions in zip(reach(patch, mask), patch.positions(image), strict=True)
+    )
+    if not all(steps):
+        least = patch.height + align - 1, patch.width + align - 1
+        raise CoverError(
+            f"expected a mask of at least {least[0]}×{least[1]} where masks start every {align} pixels, "
+            f"got {mask[0]}×{mask[1]}"
+        )
+    return steps[0], steps[1]
 
 
 def _checked(
@@ -158,31 +189,3 @@ def clamped_starts(length: int, mask: int, stride: int) -> list[int]:
     """Starts ``0, stride, …``, the last one moved back so that its mask ends at the border."""
     last = max(length - mask, 0)
     return [*range(0, last, stride), last]
-
-
-TILINGS: dict[str, Callable[..., Cover]] = {
-    "minimal": minimal_cover,
-    "spread": spread_cover,
-    "replicated": replicated_cover,
-    "offset": offset_cover,
-    "patchcleanser": patchcleanser_cover,
-}
-
-
-def cover_from(description: dict[str, Any]) -> Cover:
-    """The cover that ``Cover.describe`` described; an error if it cannot be rebuilt to the last mask."""
-    tiling = description["tiling"]
-    if tiling not in TILINGS:
-        raise ResultsError(f"expected a tiling among {', '.join(TILINGS)}, got {tiling!r}")
-    image, patch, mask = tuple(description["image"]), Patch(*description["patch"]), tuple(description["mask"])
-    if tiling == "patchcleanser":
-        cover = TILINGS[tiling](image, patch, mask=mask)
-    else:
-        cover = TILINGS[tiling](image, patch, mask, tuple(description["fold"]))
-    rebuilt = {**cover.describe(), "digest": cover.digest_as(str(description.get("digest")))}
-    for key in {**description, **rebuilt}:
-        if description.get(key) != rebuilt.get(key):
-            raise ResultsError(
-                f"expected the cover with {key} {description.get(key)!r}, got {rebuilt.get(key)!r} when it was rebuilt"
-            )
-    return cover

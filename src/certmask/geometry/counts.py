@@ -15,10 +15,25 @@ def reach(patch: Patch, mask: Size) -> Size:
     return mask[0] - patch.height + 1, mask[1] - patch.width + 1
 
 
-def smallest_mask(image: Size, patch: Patch, per_axis: Size) -> Size:
-    """The smallest mask with which so many masks per axis cover every position once."""
+def smallest_mask(image: Size, patch: Patch, per_axis: Size, align: int = 1) -> Size:
+    """The smallest mask with which so many masks per axis cover every position once, all edges multiples of ``align``.
+
+    Along an axis where no mask inside the image will do, it is as long as the image.
+    """
     n_y, n_x = patch.positions(image)
-    return patch.height + -(-n_y // per_axis[0]) - 1, patch.width + -(-n_x // per_axis[1]) - 1
+    return (
+        _smallest_side(image[0], patch.height, n_y, per_axis[0], align),
+        _smallest_side(image[1], patch.width, n_x, per_axis[1], align),
+    )
+
+
+def _smallest_side(image: int, patch: int, positions: int, count: int, align: int) -> int:
+    """Each mask starts ``stride`` after the one before; the last one covers what is left."""
+    for stride in range(align, image, align):
+        side = align * -(-(stride + patch - 1) // align)
+        if (count - 1) * stride + side - patch + 1 >= positions:
+            return min(side, image)
+    return image
 
 
 def minimum_per_axis(image: Size, patch: Patch, mask: Size) -> Size:

@@ -1,15 +1,15 @@
 """Aggregates: fixed functions from a pool of class probabilities to one class.
 
 ``outputs`` is ``[rows, classes]``, votes in whole units; ``pools`` is ``[pools, members]`` of row numbers, filled up
-with -1. Bounds are computed for many pictures at once from the ``heads`` ``[pictures, pools, members]`` of their pools.
+with -1. What the heads of votes say is worked out on the host, for any shape of them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from math import ceil
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from math import ceil, log
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from certmask.geometry import IntArray
 from certmask.votes import UNIT, Heads, logarithms
 
 Leads = npt.NDArray[np.floating[Any]]
+Numbers = npt.NDArray[Any]
+Column = TypeVar("Column")
 AT_ONCE = 1 << 24
 """Probabilities looked at in one step."""
 LOG_UNIT = 2.0**-30
@@ -31,47 +33,75 @@ SLACK = 1e-6
 """More than float32 rounds off a lead of logarithms."""
 
 
+class Judged(NamedTuple, Generic[Column]):
+    """Verdicts on pools: the class, and bounds of its lead, summed over the pool's votes, ``[pools]`` each.
+
+    Leads are sums of whole units, and so exact. As votes are, the winner's lead is ``low``, and so is ``high``; under
+    any change of votes that a margin allows it stays between them, and where ``low`` is positive the winner stays, too.
+    """
+
+    labels: Column
+    low: Column
+    high: Column
+
+
 class Aggregate(ABC):
     """The winner of a pool depends on that pool's outputs alone; the smallest class wins a tie.
 
-    Silent votes count for no class, and a pool of them has no winner. ``unit`` is what margins are given in.
+    Silent votes count for no class, and a pool of them has no winner and no lead. ``unit`` is what margins are given
+    in. Where a margin is None, votes are taken as they are; with one of 0, a tie is nobody's win all the same.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "probability"
+    largest: ClassVar[float] = 1.0
+    """The most by which a class can lead, on average over the votes of a pool."""
 
-    @abstractmethod
-    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
-        """One score per pool and class, ``[pools, classes]``."""
+    def judged(self, outputs: Tensor, pools: Tensor, margin: float | None = None) -> Judged[Tensor]:
+        """The verdict on each pool, ``[pools]``."""
+        parts = [self._judged(outputs, part, margin) for part in _parts(outputs, pools)]
+        return Judged(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    def _judged(self, outputs: Tensor, pools: Tensor, margin: float | None) -> Judged[Tensor]:
+        rows, place = torch.unique(pools, return_inverse=True)
+        spoken = ((outputs[rows.clamp(min=0)].amax(dim=1) > 0) & (rows >= 0))[place].any(dim=1)
+        labels, leads = winners(self._scores(outputs, pools))
+        band = self._noise(margin) * (pools >= 0).sum(dim=1)
+        leads = torch.where(spoken, leads, 0.0)
+        return Judged(torch.where(spoken, labels, NO_CLASS), leads - band, leads + band)
+
+    def judged_alone(self, heads: Heads, margin: float | None = None) -> Judged[Numbers]:
+        """The same for pools of a single vote, from its head."""
+        leads, band = self._lead_alone(heads), self._noise(margin)
+        return Judged(heads.labels, leads - band, leads + band)
 
     def labels(self, outputs: Tensor, pools: Tensor) -> Tensor:
         """The winning class of each pool, ``[pools]``."""
-        return torch.cat([self._labels(outputs, part) for part in _parts(outputs, pools)])
-
-    def _labels(self, outputs: Tensor, pools: Tensor) -> Tensor:
-        rows, place = torch.unique(pools, return_inverse=True)
-        spoken = (outputs[rows.clamp(min=0)].amax(dim=1) > 0) & (rows >= 0)
-        return torch.where(spoken[place].any(dim=1), self._scores(outputs, pools).argmax(dim=1), NO_CLASS)
+        return self.judged(outputs, pools).labels
 
     def wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
         """Whether each pool's label ``[pools]`` leads every other class by more than ``margin``, ``[pools]``."""
-        parts = zip(_parts(outputs, pools), _parts(outputs, pools, labels), strict=True)
-        return torch.cat([self._wins(outputs, part, wanted, margin) for part, wanted in parts])
-
-    def least(self, heads: Heads, pools: IntArray, labels: IntArray, margin: float) -> Leads:
-        """A bound from first classes alone, ``[pictures, pools]``: where it is positive, ``wins`` is true.
-
-        ``heads`` and ``pools`` are ``[pictures, pools, members]``, ``labels`` is ``[pictures]``.
-        """
-        weights = self.weights(heads, labels[:, None, None], margin)
-        return np.asarray(np.where(pools < 0, 0.0, weights).sum(axis=-1))
+        found = self.judged(outputs, pools, margin)
+        return (found.labels == labels) & (found.low > 0)
 
     @abstractmethod
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
-        """By how much each vote raises its label over the margin and any one rival, at least, shaped as the heads."""
+        """By how much each vote raises its label over any one rival, less the margin, at least; shaped as the heads.
+
+        Their sum over a pool is at most the ``low`` of its verdict; where it is positive, the label is the winner.
+        """
 
     @abstractmethod
-    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor: ...
+    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
+        """The sum of each pool's votes for every class, ``[pools, classes]``."""
+
+    @abstractmethod
+    def _lead_alone(self, heads: Heads) -> Leads:
+        """By how much a single vote's first class leads."""
+
+    @abstractmethod
+    def _noise(self, margin: float | None) -> float:
+        """By how much one vote's changes within a margin may move a lead, at most, in whole units."""
 
 
 class MeanProbability(Aggregate):
@@ -79,28 +109,28 @@ class MeanProbability(Aggregate):
 
     name = "mean probability"
 
+    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
+        return np.where(heads.labels == labels, heads.lead, -heads.confidence) - self._noise(margin)
+
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
         return _sums(outputs, pools, Tensor.double)
 
-    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
-        return lead(self._scores(outputs, pools), labels) > _whole(margin) * (pools >= 0).sum(dim=1)
+    def _lead_alone(self, heads: Heads) -> Leads:
+        return heads.lead
 
-    def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
-        return np.where(heads.labels == labels, heads.lead, -heads.confidence) - _whole(margin)
+    def _noise(self, margin: float | None) -> float:
+        return ceil((margin or 0.0) / UNIT) * UNIT
 
 
 class MeanLogProbability(Aggregate):
-    """The class with the highest mean log-probability; what is less than a unit counts as one."""
+    """The class with the highest mean log-probability; what is less than a unit counts as one.
+
+    Its lead is the logarithm of the odds, which tells votes apart that are all but certain.
+    """
 
     name = "mean log-probability"
     unit = "logarithm"
-
-    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
-        total = _sums(outputs, pools, lambda rows: (logarithms(rows) / LOG_UNIT).round_())
-        return total * LOG_UNIT / (pools >= 0).sum(dim=1, keepdim=True)
-
-    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
-        return lead(self._scores(outputs, pools), labels) > margin + 2 * LOG_UNIT
+    largest = -log(UNIT)
 
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         first = np.maximum(heads.confidence, UNIT)
@@ -108,11 +138,22 @@ class MeanLogProbability(Aggregate):
         lead = np.where(heads.labels == labels, np.log(first / second), np.log(UNIT / first))
         return lead - (margin + SLACK)
 
+    def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
+        return _sums(outputs, pools, lambda rows: (logarithms(rows) / LOG_UNIT).round_().mul_(LOG_UNIT))
+
+    def _lead_alone(self, heads: Heads) -> Leads:
+        ranked = np.stack([heads.confidence, heads.confidence - heads.lead])
+        first, second = np.round(np.log(np.maximum(ranked, UNIT)) / LOG_UNIT) * LOG_UNIT
+        return np.asarray(first - second)
+
+    def _noise(self, margin: float | None) -> float:
+        return 0.0 if margin is None else (ceil(margin / LOG_UNIT) + 2) * LOG_UNIT
+
 
 class LabelMajority(Aggregate):
     """The class that most outputs of the pool rank first.
 
-    With a margin, an output whose own first class does not lead by more than it counts for the strongest rival.
+    With a margin, an output whose own first class does not lead by more than it may count for any class.
     """
 
     name = "label majority"
@@ -120,25 +161,34 @@ class LabelMajority(Aggregate):
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         return np.where(heads.wins(labels, margin), 1.0, -1.0)
 
+    def _judged(self, outputs: Tensor, pools: Tensor, margin: float | None) -> Judged[Tensor]:
+        if margin is None:
+            return super()._judged(outputs, pools, margin)
+        best = outputs[pools.clamp(min=0)].topk(min(2, outputs.shape[1]), dim=-1).values
+        firm = ((best[..., 0] - best[..., -1]).double() > margin) & (pools >= 0)
+        labels, leads = winners(self._count(outputs, pools, firm))
+        soft = ((pools >= 0) & ~firm).sum(dim=1)
+        return Judged(labels, leads - soft, leads + soft)
+
+    def judged_alone(self, heads: Heads, margin: float | None = None) -> Judged[Numbers]:
+        if margin is None:
+            return super().judged_alone(heads)
+        return Judged(heads.labels, np.where(heads.lead > margin, 1.0, -1.0), np.ones(heads.lead.shape))
+
     def _scores(self, outputs: Tensor, pools: Tensor) -> Tensor:
         return self._count(outputs, pools, pools >= 0)
 
-    def _wins(self, outputs: Tensor, pools: Tensor, labels: Tensor, margin: float) -> Tensor:
-        best = outputs[pools.clamp(min=0)].topk(min(2, outputs.shape[1]), dim=-1).values
-        firm = ((best[..., 0] - best[..., -1]).double() > margin) & (pools >= 0)
-        soft = ((pools >= 0) & ~firm).sum(dim=1)
-        return lead(self._count(outputs, pools, firm), labels) > soft
+    def _lead_alone(self, heads: Heads) -> Leads:
+        return np.where(heads.labels == NO_CLASS, 0.0, 1.0)
+
+    def _noise(self, margin: float | None) -> float:
+        return 0.0
 
     @staticmethod
     def _count(outputs: Tensor, pools: Tensor, counted: Tensor) -> Tensor:
         members = outputs[pools.clamp(min=0)]
         counts = outputs.new_zeros((len(pools), outputs.shape[1]), dtype=torch.float64)
         return counts.scatter_add_(1, members.argmax(dim=-1), (counted & (members.amax(dim=-1) > 0)).double())
-
-
-def _whole(margin: float) -> float:
-    """A margin rounded up to whole units, so that as many of them as a pool has votes are exact, too."""
-    return ceil(margin / UNIT) * UNIT
 
 
 def _sums(outputs: Tensor, pools: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
@@ -149,13 +199,13 @@ def _sums(outputs: Tensor, pools: Tensor, read: Callable[[Tensor], Tensor]) -> T
     return embedding_bag(place, values, mode="sum")
 
 
-def _parts(outputs: Tensor, pools: Tensor, split: Tensor | None = None) -> Iterator[Tensor]:
-    """The pools, or something else of their length, in parts of which the probabilities fit into memory."""
-    length = max(AT_ONCE // max(pools.shape[1] * outputs.shape[1], 1), 1)
-    yield from torch.split(pools if split is None else split, length)
+def _parts(outputs: Tensor, pools: Tensor) -> Sequence[Tensor]:
+    """The pools in parts of which the probabilities fit into memory."""
+    return torch.split(pools, max(AT_ONCE // max(pools.shape[1] * outputs.shape[1], 1), 1))
 
 
-def lead(scores: Tensor, labels: Tensor) -> Tensor:
-    """By how much each row's label is ahead of its best other class, ``[rows]`` (negative when behind)."""
-    labels = labels[:, None]
-    return scores.gather(1, labels)[:, 0] - scores.scatter(1, labels, -torch.inf).amax(dim=1)
+def winners(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The class with the highest score in each row (the smallest on a tie), and its lead over the second."""
+    labels = scores.argmax(dim=1)
+    first = scores.gather(1, labels[:, None])[:, 0]
+    return labels, first - scores.scatter(1, labels[:, None], -torch.inf).amax(dim=1)

@@ -11,60 +11,63 @@ from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
-from certmask.rules.jury_recovery import all_pairs, weakest_first
-from certmask.rules.rule import Asking, Rule
-from certmask.rules.tournament import double_masking, side_by_side, tournament
-from certmask.rules.verdicts import FIRST_BLOCK, blocks
+from certmask.passes import Ballot
+from certmask.rules.aggregates import MeanProbability
+from certmask.rules.levels import Levels, mask_levels
+from certmask.rules.proof import Prover
+from certmask.rules.rule import Asking, Proofs, Rule
+from certmask.rules.tournament import checked_resort, double_masking, recovered, side_by_side, tournament
 from certmask.votes import BoolArray, Votes
 
 
 class PatchCleanser(Rule):
     """One mask each: if all agree, answer. Else a dissenter whose every second mask agrees with it wins.
 
-    With ``challenger=True`` masks that disagree duel instead, by the vote of both together: fewer passes.
-    Certificate for both: every mask and every pair of masks votes for the label (two-mask correctness).
+    With ``challenger=True`` masks that disagree duel instead, by the vote of both together: fewer passes. Both as
+    published leave what nobody settles to the masks' ``majority``. With the ``bare`` picture as ``last_resort`` an
+    unbeaten mask is looked for among all masks, those of the majority included, before it is asked.
+    Certificate for all: every mask and every pair of masks votes for the label (two-mask correctness).
     """
 
     name = "patchcleanser"
     guarantee = Guarantee.RECOVERY
 
-    def __init__(self, challenger: bool = False, margin: float = 0.0) -> None:
+    def __init__(self, challenger: bool = False, last_resort: str = "majority", margin: float = 0.0) -> None:
         super().__init__(margin)
         if not isinstance(challenger, bool):
             raise CertmaskError(f"expected challenger to be True or False, got {challenger!r}")
         self.challenger = challenger
+        self.last_resort = checked_resort(last_resort)
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         singles = votes.ballot.singles[None]
         yield votes.ask(singles)
+        labels, referee = votes.heads(singles).labels, partial(_two_mask_labels, votes)
+        if self.last_resort == "bare":
+            return (yield from recovered(votes, labels, referee, self.last_resort))
         game = tournament if self.challenger else double_masking
-        labels = votes.heads(singles).labels
-        return (yield from side_by_side(map(game, labels), partial(_two_mask_labels, votes)))
+        return (yield from side_by_side(map(game, labels), referee))
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
-        singles = votes.ballot.singles[None]
-        yield votes.ask(singles)
-        heads = votes.heads(singles)
-        proved = np.asarray(heads.wins(labels[:, None], self.margin).all(axis=1))
-        if not proved.any():
-            return proved
-        pairs = all_pairs(len(votes.cover))
-        order = {n: weakest_first(heads.lead[n], pairs) for n in np.flatnonzero(proved)}
-        for block in blocks(len(pairs), FIRST_BLOCK):
-            left = np.flatnonzero(proved)
-            if not len(left):
-                break
-            chosen = pairs[np.stack([order[n][block] for n in left])]
-            passes = votes.ballot.pairs(chosen[..., 0], chosen[..., 1])
-            yield votes.ask(passes, left)
-            proved[left] = votes.heads(passes, left).wins(labels[left, None], self.margin).all(axis=1)
-        return proved
+        return (yield from self.proving(votes, labels)).holds
+
+    def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
+        prover = Prover(MeanProbability(), (), self.margin, votes, labels)
+        return (yield from prover.recovery(_single_masks(votes.ballot)))
 
     def most_pairs(self, cover: Cover) -> int:
         return cover.pairs()
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "challenger": self.challenger}
+        return {**super().describe(), "challenger": self.challenger, "last_resort": self.last_resort}
+
+
+def _single_masks(ballot: Ballot) -> Levels:
+    """Every mask as a place of its own."""
+    if "masks" not in ballot.levels:
+        ballot.levels["masks"] = Levels(ballot, mask_levels(ballot.cover), ballot.cover.reaches)
+    found: Levels = ballot.levels["masks"]
+    return found
 
 
 def _two_mask_labels(votes: Votes, pictures: IntArray, pairs: IntArray) -> Asking[IntArray]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from typing import Any, ClassVar, TypeVar, final
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Weakest
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
@@ -18,6 +18,13 @@ from certmask.votes import BoolArray, Votes, incomplete
 T = TypeVar("T")
 Asking = Generator[Ask, None, T]
 """A computation that yields the passes it needs next, and finds them among the votes when it goes on."""
+
+
+class Proofs(NamedTuple):
+    """Which pictures' guarantees were proved, and where that is weakest, for a rule that can tell."""
+
+    holds: BoolArray
+    weakest: Sequence[Weakest | None]
 
 
 class Rule(ABC):
@@ -49,6 +56,11 @@ class Rule(ABC):
     @abstractmethod
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         """Whether the votes of the *clean* pictures prove the rule's guarantee for their ``labels [pictures]``."""
+
+    def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
+        """The same, and where the proofs are weakest."""
+        holds = yield from self.certifying(votes, labels)
+        return Proofs(holds, [None] * len(holds))
 
     def check(self, cover: Cover) -> None:  # noqa: B027  (most rules take any cover)
         """Raise if this rule's proof does not work with this cover."""

@@ -7,8 +7,10 @@ from collections.abc import Callable, Generator, Iterable
 import numpy as np
 
 from certmask.certificate import NO_CLASS, Decision
+from certmask.errors import CertmaskError, any_of
 from certmask.geometry import IntArray
-from certmask.rules.rule import Asking, T, majority
+from certmask.rules.rule import Asking, T, majorities, majority
+from certmask.votes import BoolArray, Votes
 
 Duelling = Generator[IntArray, IntArray, T]
 """A computation about one picture that yields pairs of hypotheses ``[n, 2]`` and is told the class that each pair's
@@ -73,6 +75,84 @@ def _some_unbeaten(survivors: IntArray, claims: IntArray) -> Duelling[bool]:
         if (outcome == claims[survivor]).all():
             return True
     return False
+
+
+LAST_RESORTS = ("bare", "majority")
+"""Who answers where no hypothesis is unbeaten: the picture as it came, or what most hypotheses claim."""
+
+FIRST_RIVALS, MORE_RIVALS = 4, 4
+"""How many rivals a champion meets at first, and how many times as many in each round after."""
+
+
+def checked_resort(last_resort: str) -> str:
+    """The name of a last resort."""
+    if last_resort not in LAST_RESORTS:
+        raise CertmaskError(f"expected last_resort to be {any_of(LAST_RESORTS)}, got {last_resort!r}")
+    return last_resort
+
+
+def recovered(votes: Votes, claims: IntArray, referee: Referee, last_resort: str) -> Asking[list[Decision]]:
+    """Answer what an unbeaten hypothesis claims, of ``claims [pictures, hypotheses]``, else ask the last resort.
+
+    Where all claims are one class, whoever is unbeaten claims it, and nobody need duel.
+    """
+    spoken = claims != NO_CLASS
+    answers = np.where(spoken.any(axis=1), claims.max(axis=1, initial=NO_CLASS), NO_CLASS)
+    split = np.flatnonzero((spoken & (claims != answers[:, None])).any(axis=1))
+    bases = np.full(len(claims), "unanimous", dtype=object)
+    if len(split):
+        answers[split] = yield from unbeaten(claims[split], split, referee)
+        bases[split] = "unbeaten"
+    lost = np.flatnonzero(answers == NO_CLASS)
+    if len(lost):
+        answers[lost], bases[lost] = majorities(claims[lost]), "majority"
+    if len(lost) and last_resort == "bare":
+        bare = votes.ballot.bare[None]
+        yield votes.ask(bare, lost)
+        said = votes.heads(bare, lost).labels[:, 0]
+        answers[lost] = np.where(said == NO_CLASS, answers[lost], said)
+        bases[lost] = np.where(said == NO_CLASS, bases[lost], "bare")
+    found = zip(answers.tolist(), bases.tolist(), strict=True)
+    return [Decision(label, alert=label == NO_CLASS, basis=basis) for label, basis in found]
+
+
+def unbeaten(claims: IntArray, pictures: IntArray, referee: Referee) -> Asking[IntArray]:
+    """What an unbeaten hypothesis claims, of ``claims [n, hypotheses]`` about pictures ``[n]``; no class without one.
+
+    A champion meets every rival with another claim, few at first; whoever beats it is the next champion. A duel strikes
+    out whichever side its outcome does not confirm. A hypothesis whose votes are silent claims nothing and is no rival.
+    """
+    spoken = claims != NO_CLASS
+    alive, answers = spoken.copy(), np.full(len(claims), NO_CLASS)
+    champions, met = _favourites(claims, alive), np.zeros(claims.shape, dtype=bool)
+    at_once = np.full(len(claims), FIRST_RIVALS)
+    left = np.arange(len(claims))
+    while len(left):
+        own = claims[left, champions[left]]
+        rivals = spoken[left] & (claims[left] != own[:, None]) & ~met[left]
+        answers[left[~rivals.any(axis=1)]] = own[~rivals.any(axis=1)]
+        who, rival = np.nonzero(rivals & (np.cumsum(rivals, axis=1) <= at_once[left, None]))
+        place = left[who]
+        if not len(place):
+            break
+        outcome = yield from referee(pictures[place], np.stack([champions[place], rival], axis=1))
+        met[place, rival] = True
+        at_once[left] *= MORE_RIVALS
+        won = outcome == claims[place, rival]
+        alive[place, rival] &= won
+        lost = np.unique(place[outcome != own[who]])
+        alive[lost, champions[lost]] = False
+        champions[lost] = _favourites(claims[lost], alive[lost])
+        champions[place[won][::-1]] = rival[won][::-1]
+        met[lost], at_once[lost] = False, FIRST_RIVALS
+        left = left[(answers[left] == NO_CLASS) & alive[left].any(axis=1)]
+    return answers
+
+
+def _favourites(claims: IntArray, alive: BoolArray) -> IntArray:
+    """The first hypothesis of the class that most of those alive claim, ``[pictures]``."""
+    wanted = majorities(np.where(alive, claims, NO_CLASS))
+    return np.asarray((alive & (claims == wanted[:, None])).argmax(axis=1))
 
 
 def double_masking(labels: IntArray) -> Duelling[Decision]:

@@ -1,91 +1,109 @@
-"""Verdicts on many pools of votes: from the votes' first classes where those settle it, else from all probabilities.
-
-``pools`` is ``[pictures, pools, members]`` of passes, filled up with -1, or ``[1, …]`` where all have the same.
-"""
+"""Verdicts on many pools of votes: from the votes' first classes where those settle it, else from all probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from certmask.geometry import IntArray
-from certmask.rules.aggregates import Aggregate, Leads
-from certmask.rules.rule import Asking, majorities
+from certmask.passes import NONE
+from certmask.rules.aggregates import Aggregate, Judged, Leads, Numbers
 from certmask.votes import BoolArray, Votes
 
-FIRST_BLOCK, GROWTH = 32, 4
-"""What is looked at before the first chance to stop, and how much larger each further block is."""
+LAST = -inf
+"""The threshold of the last level, which every lead exceeds."""
 
 
-def verdicts(aggregate: Aggregate, votes: Votes, pools: IntArray, pictures: IntArray | None = None) -> IntArray:
-    """The winning class of each pool, ``[pictures, pools]``."""
-    favourites = majorities(votes.heads(pools[..., 0], pictures).labels)
-    labels = np.repeat(favourites[:, None], pools.shape[1], axis=1)
-    doubtful = ~(least_leads(aggregate, votes, pools, favourites, 0.0, pictures) > 0)
-    if doubtful.any():
-        who, which = np.nonzero(doubtful)
-        rows = votes.rows_at(pools, who, which, pictures)
-        labels[doubtful] = aggregate.labels(votes.outputs, votes.sent(rows)).cpu().numpy()
-    return labels
+class Pools(NamedTuple):
+    """Pools of votes about pictures of a cohort: of which picture ``[n]``, and which passes ``[n, members]``.
+
+    A pool that has fewer passes than others is filled up with -1.
+    """
+
+    pictures: IntArray
+    passes: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        return np.asarray((self.passes != NONE).sum(axis=1))
 
 
-def jury_claims(aggregate: Aggregate, votes: Votes) -> Asking[IntArray]:
-    """What the jury of each district says, ``[pictures, districts]``."""
-    yield votes.ask(votes.ballot.jurors[None])
-    return verdicts(aggregate, votes, votes.ballot.juries[None])
+class Told(NamedTuple):
+    """What pools say for a certificate of a label, ``[n]`` each, whatever changes of votes the margin allows.
+
+    ``wrong``: some change makes the pool settle for another class. ``open``: some change makes a finer level decide.
+    ``leads``: by how much the label leads at least, on average over the votes; negative where another class does.
+    """
+
+    wrong: BoolArray
+    open: BoolArray
+    leads: Leads
 
 
-def least_leads(
-    aggregate: Aggregate,
-    votes: Votes,
-    pools: IntArray,
-    labels: IntArray,
-    margin: float,
-    pictures: IntArray | None = None,
-) -> Leads:
-    """Where this is positive, a picture's label wins the pool by more than the margin, ``[pictures, pools]``.
+def settled(aggregate: Aggregate, votes: Votes, pools: Pools, threshold: float = LAST) -> tuple[IntArray, BoolArray]:
+    """The winning class of each pool, and whether its lead exceeds the threshold, ``[n]`` each."""
+    bars = threshold * pools.sizes
+    if pools.passes.shape[1] == 1:
+        found = aggregate.judged_alone(votes.heads(pools.passes, pools.pictures))
+        return found.labels[:, 0].astype(np.int64), np.asarray(found.low[:, 0] > bars)
+    labels = votes.heads(pools.passes[:, :1], pools.pictures).labels[:, 0]
+    clear = least_leads(aggregate, votes, pools, labels, 0.0) > np.maximum(bars, 0.0)
+    if not clear.all():
+        labels = labels.copy()
+        exact = judged(aggregate, votes, Pools(*(column[~clear] for column in pools)))
+        labels[~clear] = exact.labels
+        clear[~clear] = exact.low > bars[~clear]
+    return labels, clear
+
+
+def told(
+    aggregate: Aggregate, votes: Votes, pools: Pools, labels: IntArray, margin: float, threshold: float = LAST
+) -> Told:
+    """What each pool says for a certificate of its label, ``[n]``, at a level with this threshold."""
+    sizes = pools.sizes
+    bars = threshold * sizes
+    if pools.passes.shape[1] == 1:
+        heads = votes.heads(pools.passes, pools.pictures)
+        found = Judged(*(column[:, 0] for column in aggregate.judged_alone(heads, margin)))
+        return _told(found, labels, bars, sizes)
+    least = least_leads(aggregate, votes, pools, labels, margin)
+    clear = least > np.maximum(bars, 0.0)
+    wrong, open_, leads = np.zeros(len(clear), dtype=bool), np.zeros(len(clear), dtype=bool), least / sizes
+    if not clear.all():
+        left = Pools(*(column[~clear] for column in pools))
+        exact = _told(judged(aggregate, votes, left, margin), labels[~clear], bars[~clear], sizes[~clear])
+        wrong[~clear], open_[~clear], leads[~clear] = exact
+    return Told(wrong, open_, leads)
+
+
+def _told(found: Judged[Numbers], labels: IntArray, bars: Leads, sizes: IntArray) -> Told:
+    own = found.labels == labels
+    wrong = (found.high > bars) & ~(own & (found.low > 0))
+    return Told(wrong, found.low <= bars, np.where(own, found.low, -found.high) / sizes)
+
+
+def judged(aggregate: Aggregate, votes: Votes, pools: Pools, margin: float | None = None) -> Judged[Numbers]:
+    """Verdicts from all probabilities, on the votes' device; pools of the same votes are looked at once."""
+    rows, place = np.unique(votes.rows(pools.passes, pools.pictures), axis=0, return_inverse=True)
+    found = torch.stack([column.double() for column in aggregate.judged(votes.outputs, votes.sent(rows), margin)])
+    return Judged(*found.cpu().numpy()[:, place.ravel()])
+
+
+def least_leads(aggregate: Aggregate, votes: Votes, pools: Pools, labels: IntArray, margin: float) -> Leads:
+    """A bound from first classes alone, ``[n]``: by how much each pool's label leads at least, summed, less the margin.
 
     Where many pools share their passes, every vote is looked at once and its weight is looked up.
     """
-    count = votes.store.pictures if pictures is None else len(pictures)
-    if np.prod(pools.shape[1:]) <= len(votes.store.passes):
-        rows = votes.rows(pools, pictures)
-        return aggregate.least(votes.heads_at(rows), rows, labels, margin)
-    rows = votes.all_rows(pools, pictures)
-    weights = np.where(rows < 0, 0.0, aggregate.weights(votes.heads_at(rows), labels[:, None], margin))
-    if len(pools) == 1:
-        return np.asarray(weights[:, pools[0]].sum(axis=-1))
-    return np.asarray(weights[np.arange(count)[:, None, None], pools].sum(axis=-1))
-
-
-def all_won(
-    aggregate: Aggregate,
-    votes: Votes,
-    pools: IntArray,
-    labels: IntArray,
-    margin: float,
-    pictures: IntArray | None = None,
-) -> BoolArray:
-    """Whether each picture's label wins all its pools by more than the margin; the most doubtful are seen first."""
-    least = least_leads(aggregate, votes, pools, labels, margin, pictures)
-    doubts = (~(least > 0)).sum(axis=1)
-    won = np.ones(len(least), dtype=bool)
-    order = np.argsort(np.nan_to_num(least, nan=-np.inf), axis=1, kind="stable") if doubts.any() else least
-    for block in blocks(int(doubts.max(initial=0)), FIRST_BLOCK):
-        who, place = np.nonzero(won[:, None] & (np.arange(block.start, block.stop) < doubts[:, None]))
-        if not len(who):
-            break
-        rows = votes.rows_at(pools, who, order[who, place + block.start], pictures)
-        wins = aggregate.wins(votes.outputs, votes.sent(rows), votes.sent(labels[who]), margin)
-        won[who[~wins.cpu().numpy()]] = False
-    return won
-
-
-def blocks(count: int, first: int) -> Iterator[slice]:
-    """``count`` things in consecutive blocks, each ``GROWTH`` times as long as the one before."""
-    start, size = 0, first
-    while start < count:
-        yield slice(start, min(start + size, count))
-        start += size
-        size *= GROWTH
+    pictures, who = np.unique(pools.pictures, return_inverse=True)
+    one_each = np.zeros(len(pictures), dtype=np.int64)
+    one_each[who] = labels
+    if pools.passes.size <= len(pictures) * len(votes.store.passes) or (one_each[who] != labels).any():
+        heads = votes.heads(pools.passes, pools.pictures)
+        weights = aggregate.weights(heads, labels[:, None], margin)
+        return np.asarray(np.where(pools.passes == NONE, 0.0, weights).sum(axis=1))
+    rows = votes.all_rows(pools.passes, who, pictures)
+    weights = np.where(rows < 0, 0.0, aggregate.weights(votes.heads_at(rows), one_each[:, None], margin))
+    return np.asarray(weights[who[:, None], pools.passes].sum(axis=1))
