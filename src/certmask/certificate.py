@@ -93,6 +93,10 @@ class Weakest:
     lead: float
     level: int
 
+    def describe(self) -> dict[str, Any]:
+        """As results files record it."""
+        return {"places": [list(place) for place in self.places], "lead": round(self.lead, 6), "level": self.level}
+
 
 @dataclass(frozen=True)
 class Certificate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from certmask.covers.cover import Cover
-from certmask.covers.default import suited_cover
+from certmask.covers.default import Wishes, suited_cover
 from certmask.errors import CoverError, GeometryError
 from certmask.geometry import minimum_masks, smallest_mask
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
@@ -59,7 +59,7 @@ def cover_choice(image: Size, patch: Patch, tiling: str, fold: Size) -> list[Cov
     covers = []
     for height, width in sizes:
         try:
-            covers.append(suited_cover(image, patch, tiling, (height, width), fold))
+            covers.append(suited_cover(image, patch, Wishes(tiling, (height, width), fold)))
         except (CoverError, GeometryError):
             continue  # this mask is too small for the fold
     if not covers:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from certmask.covers.cover import Cover
 from certmask.covers.register import TILINGS
-from certmask.covers.tilings import spread_cover
+from certmask.covers.tilings import patchcleanser_cover
+from certmask.covers.zoom import Level, zoom_cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
 from certmask.threat import Patch, Size, checked_patch, checked_size
@@ -34,14 +37,12 @@ def default_fold(patch: Patch, mask: Size) -> Size:
 
 
 def default_cover(image: Size | int, patch: Patch | Size | int) -> Cover:
-    """Every place 2×2 times, for ``JuryRecovery()``: 81 masks and at most 881 passes against 32 px on 224.
+    """Every place by few large masks and, where those are in doubt, by small ones, for ``JuryRecovery()``.
 
     image: the size of the model's input, (height, width) or the side of a square
     patch: what the attacker may put on it; a number stands for a square
     """
-    image, patch = checked_size(image, "image"), checked_patch(patch)
-    mask = default_mask(image, patch)
-    return spread_cover(image, patch, mask, default_fold(patch, mask))
+    return zoom_cover(image, patch)
 
 
 def mask_and_fold(
@@ -54,24 +55,38 @@ def mask_and_fold(
     return size, default_fold(patch, size) if many and fold is None else wanted
 
 
-def suited_cover(
-    image: Size,
-    patch: Patch,
-    tiling: str = "spread",
-    mask: Size | None = None,
-    fold: Size | None = None,
-    *,
-    many: bool = True,
-) -> Cover:
-    """The cover that is asked for, as far as it is; an error if it has more masks than anybody could want."""
+@dataclass(frozen=True)
+class Wishes:
+    """What is asked of a cover; what is None is chosen. ``align`` is the grid that masks of several levels lie on."""
+
+    tiling: str | None = None
+    mask: Size | None = None
+    fold: Size | None = None
+    levels: tuple[Level, ...] | None = None
+    align: int | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether something is asked for that a cover of several levels does not have."""
+        return self.tiling not in (None, "zoom") or self.mask is not None or self.fold is not None
+
+
+def suited_cover(image: Size, patch: Patch, wishes: Wishes = Wishes(), suits: str = "zoom") -> Cover:
+    """The cover that is asked for, as far as it is, else one that ``suits``: ``zoom``, ``many`` or ``single``.
+
+    An error if it has more masks than anybody could want.
+    """
+    tiling = wishes.tiling or ("zoom" if suits == "zoom" and not wishes.single else "spread")
     if tiling not in TILINGS:
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
-    size, folds = mask_and_fold(image, patch, tiling, mask, fold, many)
+    if tiling == "zoom":
+        return zoom_cover(image, patch, wishes.levels, wishes.align)
+    size, folds = mask_and_fold(image, patch, tiling, wishes.mask, wishes.fold, suits == "many")
     count = minimum_masks(image, patch, size, folds[0] * folds[1])
     if count > MOST_MASKS:
         raise CoverError(f"expected a cover of at most {MOST_MASKS:,} masks, got {count:,} or more: take a larger mask")
     if tiling == "patchcleanser":
         if folds != (1, 1):
             raise CoverError(f"expected fold 1x1 for the patchcleanser tiling, got {folds[0]}x{folds[1]}")
-        return TILINGS[tiling](image, patch, mask=size)
+        return patchcleanser_cover(image, patch, mask=size)
     return TILINGS[tiling](image, patch, size, folds)

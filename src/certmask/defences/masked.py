@@ -13,8 +13,8 @@ from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
 from certmask.geometry import IntArray
 from certmask.rules import Rule
-from certmask.rules.registry import rule_from
-from certmask.rules.rule import Asking
+from certmask.rules.registry import as_described_now, rule_from
+from certmask.rules.rule import Asking, Proofs
 from certmask.threat import Patch, Size
 from certmask.votes import BoolArray, VoteStore
 
@@ -62,6 +62,9 @@ class MaskedDefence(AnyDefence):
     def certifying(self, engine: Engine, store: VoteStore, labels: IntArray) -> Asking[BoolArray]:
         return self.rule.certifying(engine.votes(self.cover, store), labels)
 
+    def proving(self, engine: Engine, store: VoteStore, labels: IntArray) -> Asking[Proofs]:
+        return self.rule.proving(engine.votes(self.cover, store), labels)
+
     def parameters(self) -> dict[str, Any]:
         return {"rule": self.rule.describe(), "cover": self.cover.describe()}
 
@@ -75,7 +78,7 @@ def defence_from(description: dict[str, Any]) -> MaskedDefence:
         raise ResultsError(f"{error} in defence {name!r}") from None
     except (KeyError, TypeError, CertmaskError) as error:
         raise ResultsError(f"expected a defence that can be rebuilt, got {name!r} ({error})") from None
-    said, rebuilt = description["rule"], defence.rule.describe()
+    said, rebuilt = as_described_now(description["rule"]), defence.rule.describe()
     for key in {**said, **rebuilt}:
         if said.get(key) != rebuilt.get(key):
             raise ResultsError(

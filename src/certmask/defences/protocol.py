@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Weakest
 from certmask.covers import Cover
 from certmask.engine import Archive, Engine, Finding
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
-from certmask.rules.rule import Asking, T
+from certmask.rules.rule import Asking, Proofs, T
 from certmask.threat import Size, Threat
 from certmask.votes import BoolArray, VoteStore
 
@@ -62,6 +62,11 @@ class AnyDefence(ABC):
     def certifying(self, engine: Engine, store: VoteStore, labels: IntArray) -> Asking[BoolArray]:
         """Whether the guarantee is proved for *clean* pictures with these labels."""
 
+    def proving(self, engine: Engine, store: VoteStore, labels: IntArray) -> Asking[Proofs]:
+        """The same, and where the proofs are weakest."""
+        holds = yield from self.certifying(engine, store, labels)
+        return Proofs(holds, [None] * len(holds))
+
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """What the guarantee rests on, as plain data.
@@ -85,7 +90,8 @@ class AnyDefence(ABC):
 class Outcome:
     """What one defence did with one image; ``certified`` is None where no label was given.
 
-    ``dissent`` counts the single masks that voted for another class than the answer.
+    ``dissent`` counts the single masks that voted for another class than the answer. ``basis`` is what the answer rests
+    on, ``weakest`` where the proof is weakest, or where it failed, for rules that can tell.
     """
 
     label: int
@@ -94,6 +100,8 @@ class Outcome:
     dissent: int
     passes: int
     certificate_passes: int
+    basis: str = ""
+    weakest: dict[str, Any] | None = None
 
     def right(self, label: int) -> bool:
         """Answered the true class, and without an alert."""
@@ -134,14 +142,16 @@ def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: Int
     proved: list[Ask] = []
     decisions = yield from noted(defence.deciding(engine, store), asked)
     certified: Sequence[bool | None] = [None] * store.pictures
+    weakest: Sequence[Weakest | None] = [None] * store.pictures
     if labels is not None and defence.guarantee is not Guarantee.NONE:
-        certified = (yield from noted(defence.certifying(engine, store, labels), proved)).tolist()
+        proofs = yield from noted(defence.proving(engine, store, labels), proved)
+        certified, weakest = proofs.holds.tolist(), proofs.weakest
     answering, proving = asked_marks(store, asked), asked_marks(store, proved)
     dissent = _dissent(store, answering, np.array([decision.label for decision in decisions]))
     counts = np.stack([dissent, answering.sum(axis=1), proving.sum(axis=1)], axis=1).tolist()
     return [
-        Outcome(decision.label, decision.alert, holds, *numbers)
-        for decision, holds, numbers in zip(decisions, certified, counts, strict=True)
+        Outcome(decision.label, decision.alert, holds, *numbers, decision.basis, weak and weak.describe())
+        for decision, holds, numbers, weak in zip(decisions, certified, counts, weakest, strict=True)
     ]
 
 

@@ -26,7 +26,8 @@ DEFAULT_PAIRS = "aligned"
 class Listed:
     """A rule as the command line calls it: its class in a file of this room, its idea, and what it is always told.
 
-    ``many`` says that a cover with several masks per place suits it best.
+    ``suits`` is the kind of cover that suits it best: one of several levels, ``zoom``; several masks per place,
+    ``many``; or a ``single`` one.
     """
 
     option: str
@@ -34,7 +35,7 @@ class Listed:
     name: str
     idea: str
     told: Mapping[str, Any] = field(default_factory=dict)
-    many: bool = False
+    suits: str = "single"
 
     @property
     def rule(self) -> type[Rule]:
@@ -51,11 +52,25 @@ class Listed:
 
 REGISTER = (
     Listed(
+        "zoom",
+        "jury_recovery",
+        "JuryRecovery",
+        "every place is judged by large masks, by small ones where those are in doubt; places that disagree duel",
+        suits="zoom",
+    ),
+    Listed(
+        "zoom-detection",
+        "jury_detection",
+        "JuryDetection",
+        "answer only if all places agree, judged by large masks, or small ones in doubt; else alert",
+        suits="zoom",
+    ),
+    Listed(
         "jury-recovery",
         "jury_recovery",
         "JuryRecovery",
-        "every place is judged by the masks that cover it; places that disagree duel, judged by both juries",
-        many=True,
+        "every place is judged by all masks that cover it; places that disagree duel, judged by both juries",
+        suits="many",
     ),
     Listed("jury-detection", "jury_detection", "JuryDetection", "answer only if all juries agree, else alert"),
     Listed("patchcleanser", "patchcleanser", "PatchCleanser", "double masking (Xiang et al. 2022)"),
@@ -99,11 +114,11 @@ def rule_of(rule: Rule | str | None, **wishes: Any) -> Rule:
     return rule
 
 
-def likes_many(rule: Rule | str) -> bool:
-    """Whether a cover with several masks per place suits a rule best."""
+def suits(rule: Rule | str) -> str:
+    """The kind of cover that suits a rule best, ``zoom``, ``many`` or ``single``."""
     if isinstance(rule, str):
-        return listed(rule).many
-    return any(row.many for row in REGISTER if row.rule is type(rule))
+        return listed(rule).suits
+    return next((row.suits for row in REGISTER if row.rule is type(rule)), "single")
 
 
 def aggregate_of(aggregate: Aggregate | str | None) -> Aggregate:
@@ -125,10 +140,23 @@ def rule_from(description: Mapping[str, Any]) -> Rule:
     name = description["rule"]
     if name not in RULES:
         raise ResultsError(f"expected a rule among {', '.join(RULES)}, got {name!r}")
-    parameters = {key: description[key] for key in inspect.signature(RULES[name]).parameters}
+    told = as_described_now(description)
+    parameters = {key: told[key] for key in inspect.signature(RULES[name]).parameters}
     if "aggregate" in parameters:
         parameters["aggregate"] = aggregate_named(parameters["aggregate"])
     return RULES[name](**parameters)
+
+
+def as_described_now(description: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of a rule, with what earlier files do not say because there was no choice."""
+    from certmask.rules import RULES
+
+    if description["rule"] not in RULES:
+        return dict(description)
+    wants = inspect.signature(RULES[description["rule"]]).parameters
+    before = {"last_resort": "majority"}
+    defaults = {key: wants[key].default for key in ("thresholds", "pooled") if key in wants}
+    return {**defaults, **{key: value for key, value in before.items() if key in wants}, **description}
 
 
 def aggregate_named(name: str) -> Aggregate:
