@@ -221,7 +221,7 @@ def test_an_attack_goes_through_the_same_mean(network: nn.Module, images: Tensor
 def test_from_the_command_line_to_the_attack(tmp_path: Path) -> None:
     """The shipped model certifies real photos, more passes each; the attack takes the views from the results file."""
     common = ("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--images", "3")
-    rules = ("--rule", "undefended", "--rule", "jury-detection", "--precision", "fp32", "--batch", "32")
+    rules = ("--rule", "undefended", "--rule", "jury-detection", "--precision", "fp32", "--batch", "8")
     certmask(*common, *rules, "--out", "plain.jsonl", cwd=tmp_path)
     done = certmask(*common, *rules, "--views", "mirror, plain", "--out", "both.jsonl", cwd=tmp_path)
     assert "mean of plain and mirror" in done.stdout
