@@ -48,7 +48,7 @@ def certified_rows(
     images = _noted(dataset.tensors(engine.classifier.size), digests)
     try:
         for finding in examine(engine, images, labels, defences, archive):
-            row = _row(dataset.samples[finding.number], finding, defences)
+            row = _row(dataset.samples[finding.number], finding, defences, engine.classifier.cost)
             yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
         check_unchanged(engine, least_margin(defences))
     except BaseException as error:
@@ -72,7 +72,7 @@ def certify_run(
     afterwards, also when the run is interrupted; should it then answer otherwise, the file is marked as void.
     """
     report: Progress = progress or (lambda *_: None)
-    engine.progress = lambda passes: report("passes", passes)
+    engine.progress = lambda votes: report("passes", votes * engine.classifier.cost)
     check_company(engine, some_photos(engine, dataset, COMPANY_PHOTOS))
     header, notes = continued_header(recorded(path)[0], run_header(engine, dataset, defences), engine, str(path))
     for note in notes:
@@ -197,12 +197,12 @@ def _silence(finding: Finding[list[Outcome]]) -> Row:
     return {"silent": finding.silent, "error": "expected finite logits, got NaN or infinity under every mask"}
 
 
-def _row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[AnyDefence]) -> Row:
-    """What was found about one image."""
+def _row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[AnyDefence], cost: int) -> Row:
+    """What was found about one image, with ``cost`` passes of the network for each vote."""
     return {
         "image": sample.name,
         "label": sample.label,
-        "passes": finding.passes,
+        "passes": finding.passes * cost,
         "seconds": round(finding.seconds, 4),
         "defences": {s.name: asdict(outcome) for s, outcome in zip(defences, finding.value, strict=True)},
     }

@@ -1,4 +1,4 @@
-"""A classifier with everything inside that decides its answers: preprocessing, device, precision, batch shape."""
+"""A classifier with everything inside that decides its answers: preprocessing, views, precision, batch shape."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from math import isfinite, isnan
 from numbers import Real
 from threading import RLock
@@ -22,6 +23,7 @@ from certmask.backends.outputs import are_probabilities, checked_logits, logits_
 from certmask.company import ROUNDING, company_change, probes, swayed_by_company
 from certmask.errors import CertmaskError, ClassifierError
 from certmask.threat import Size, checked_size
+from certmask.views import PLAIN, checked_views, turned
 
 UNKNOWN = "unknown"
 """The weights of a plain callable."""
@@ -53,6 +55,10 @@ class Classifier:
         compiled: whether torch compiles the network; None does on a GPU where kernels can be chosen without timing.
         backend: what computes the logits: ``torch``, or ``openvino``, which is faster on many CPUs.
         name: how results files call the model; None takes the name of its class.
+        views: what the model is shown of a picture: ``plain``, ``mirror`` (left and right exchanged), ``upside-down``;
+            of several the mean of the probabilities is taken. Each costs a pass. What a mask hides is hidden in all.
+
+    ``grid`` is the side of the square tokens into which a network cuts its input, as far as its layers tell; else 1.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Classifier:
         compiled: bool | None = None,
         backend: str = "torch",
         name: str | None = None,
+        views: Sequence[str] = PLAIN,
     ) -> None:
         if isinstance(model, type) or not callable(model):
             raise ClassifierError(f"expected a network or a function, got {model!r}: load_classifier finds one by name")
@@ -85,7 +92,9 @@ class Classifier:
         self.mean, self.std = checked_colour(mean, "mean"), checked_colour(std, "std")
         if min(self.std) <= 0:
             raise ClassifierError(f"expected std of three positive numbers, got {std!r}")
+        self.views = checked_views(views)
         self.name = name or type(model).__name__
+        self.grid = token_side(model, self.size) if isinstance(model, nn.Module) else 1
         self.weights = weights_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.backend = backend
@@ -205,9 +214,20 @@ class Classifier:
             )
         return ClassifierError(f"expected a model that takes {self.size[0]}×{self.size[1]} images, got {reason}")
 
+    @property
+    def cost(self) -> int:
+        """Passes of the network that one vote takes: one for each view."""
+        return len(self.views)
+
     def probabilities(self, images: Tensor) -> Tensor:
-        """Probabilities of one batch that is already on the device; not checked for NaN."""
-        return self._shaped_logits(images).float().softmax(dim=1)
+        """Probabilities of one batch that is already on the device, the mean over all views; not checked for NaN.
+
+        What was painted over before is turned over with the rest; NaN in one view makes the mean NaN.
+        """
+        return reduce(torch.add, [self._softmax(turned(images, view)) for view in self.views]) / self.cost
+
+    def _softmax(self, shown: Tensor) -> Tensor:
+        return self._shaped_logits(shown).float().softmax(dim=1)
 
     def _shaped_logits(self, images: Tensor) -> Tensor:
         logits = self.logits(images)
@@ -242,7 +262,8 @@ class Classifier:
     def __repr__(self) -> str:
         height, width = self.size
         function = f"{self.classes} classes, {height}×{width}, {self.precision}"
-        return f"Classifier({self.name}, {function} on {self.device}, batch {self.batch})"
+        views = "" if self.views == PLAIN else f", views {' + '.join(self.views)}"
+        return f"Classifier({self.name}, {function} on {self.device}, batch {self.batch}{views})"
 
     def describe(self) -> dict[str, Any]:
         """What a results file records: the function that was certified."""
@@ -260,6 +281,7 @@ class Classifier:
             **({"compile_options": compile_options()} if self.compiled else {}),
             "backend": self.backend,
             "device": device_name(self.device),
+            **({} if self.views == PLAIN else {"views": list(self.views)}),
         }
 
 
@@ -337,6 +359,29 @@ def checked_images(images: Any, size: Size) -> Tensor:
         if not (low >= 0 and high <= 1):
             raise ClassifierError(f"expected image values in [0, 1], got {low:.3g} to {high:.3g}")
     return images.float()
+
+
+def token_side(model: nn.Module, size: Size) -> int:
+    """The side of the square tokens into which a network cuts an input of this size; 1 if it has none, or several.
+
+    A convolution over images makes them, in a module that has a ``patch_size``: so it is in transformers, mixers and
+    Swins of timm. The stem of a ConvNeXt is in none.
+    """
+    sides = {
+        _cut(layer, size) if getattr(own, "img_size", None) in (None, size) else 1
+        for own in model.modules()
+        if hasattr(own, "patch_size")
+        for layer in own.children()
+        if isinstance(layer, nn.Conv2d) and layer.in_channels == 3
+    }
+    return sides.pop() if len(sides) == 1 else 1
+
+
+def _cut(convolution: nn.Conv2d, size: Size) -> int:
+    """The side of the squares into which a convolution cuts an input; 1 where they overlap or do not fill it."""
+    side = convolution.kernel_size[0]
+    squares = convolution.kernel_size == convolution.stride == (side, side) and convolution.padding == (0, 0)
+    return side if squares and size[0] % side == size[1] % side == 0 else 1
 
 
 def _convertible(model: object) -> bool:

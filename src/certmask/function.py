@@ -65,7 +65,8 @@ def continued_header(before: Row, header: Row, engine: Engine, where: str) -> tu
     Its fingerprint and what only explains it are those with which the file began, if what is here is the same function.
     """
     said = before.get("model", {})
-    if "fingerprint" not in said or any(said[key] != header["model"].get(key) for key in said if key != "fingerprint"):
+    told = {**said, **header["model"]}.keys() - {"fingerprint"}
+    if "fingerprint" not in said or any(said.get(key) != header["model"].get(key) for key in told):
         return header, []
     notes = check_behaviour(before, engine, rules_of(header), where)
     kept = {key: value for key, value in before.items() if key in ("settings", "checked")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ONE_FACT = "test_faults.py::test_no_patch_anywhere_moves_a_vote_of_its_jury"
+IN_EVERY_VIEW = "test_views.py::test_what_a_mask_hides_is_hidden_in_every_view"
 PAINTED = "test_engine.py::test_votes_equal_a_plain_loop_over_painted_images"
 PIXELS = "test_geometry.py::test_a_mask_covers_exactly_what_its_pixels_cover"
 PARTITION = "test_geometry.py::test_districts_partition_the_locations_by_jury"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutation.fault import ONE_FACT, PAINTED, Fault
+from mutation.fault import IN_EVERY_VIEW, ONE_FACT, PAINTED, Fault
 
 PAINTING = [
     Fault(
@@ -60,6 +60,15 @@ PAINTING = [
         "return torch.where(hidden[:, None], self._fill, images)",
         "return torch.lerp(images, self._fill, torch.nn.functional.avg_pool2d(hidden[:, None].float(), 3, 1, 1))",
         (ONE_FACT, PAINTED),
+    ),
+    Fault(
+        "mirror before mask",
+        "a view is turned over before it is masked, so its masks lie elsewhere and the patch is seen in it",
+        "engine/forward.py",
+        "self.classifier.probabilities(self._hide(images[slots], rows, columns))",
+        "sum(self.classifier._softmax(self._hide(images[slots].flip([3][: view == 'mirror']), rows, columns))"
+        " for view in self.classifier.views) / self.classifier.cost",
+        (IN_EVERY_VIEW,),
     ),
     Fault(
         "resize before masking",

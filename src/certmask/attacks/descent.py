@@ -23,6 +23,7 @@ from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import AttackError
 from certmask.geometry import IntArray, Mask
 from certmask.threat import Size
+from certmask.views import turned
 
 LOOKED_AT = 128
 """Views that are compared at once."""
@@ -49,6 +50,7 @@ class Surrogate:
     ) -> None:
         network = _own_network(classifier) if network is None else _checked_network(network, classifier)
         self.device, self.classes, self.size = classifier.device, classifier.classes, classifier.size
+        self._turns = classifier.views
         network = copy.deepcopy(network).float().eval().requires_grad_(False).to(self.device)
         self._network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._masks = MaskTable(covers, classifier.size, self.device) if engine is None else engine.forward.masks
@@ -67,10 +69,19 @@ class Surrogate:
         """Logits ``[n, views, classes]`` of pictures ``[n, 3, H, W]`` under pairs of masks ``[n, views, 2]``."""
         count, views = pairs.shape[:2]
         seen = self._shown(pictures.repeat_interleave(views, dim=0), pairs.flatten(0, 1))
-        normal = ((seen - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
+        return self._averaged(seen).view(count, views, -1)
+
+    def _averaged(self, seen: Tensor) -> Tensor:
+        """The network's logits; of several views of the classifier, the logarithm of their mean probability."""
+        logits = [self._logits(turned(seen, view)) for view in self._turns]
+        if len(logits) == 1:
+            return logits[0]
+        return torch.stack([own.log_softmax(dim=1) for own in logits]).logsumexp(dim=0) - math.log(len(logits))
+
+    def _logits(self, shown: Tensor) -> Tensor:
+        normal = ((shown - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = logits_of(self._network(normal))
-        return logits.float().view(count, views, -1)
+            return logits_of(self._network(normal)).float()
 
     def leaks(self, cover: Cover, corners: IntArray, covered: Bits) -> Bits:
         """Which of the masks ``covered [n, masks]`` let anything of a patch at each corner ``[n, 2]`` through.

@@ -27,6 +27,7 @@ from certmask.errors import AttackError, BrokenCertificateError, ResultsError
 from certmask.function import check_function
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
+from certmask.views import PLAIN
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
 ATTEMPTS_AT_ONCE = {"cuda": 32, "cpu": 1}
@@ -115,7 +116,7 @@ class Target:
         return name
 
     def _engine(self, run: Run, defences: Sequence[MaskedDefence]) -> Engine:
-        """The function that was certified, with the precision, batch and backend that the results file names."""
+        """The function that was certified, with the precision, batch, backend and views that the results file names."""
         classifier = self._classifier(run)
         check_weights(run, classifier)
         engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(run.model["fill"]))
@@ -128,6 +129,7 @@ class Target:
         if isinstance(self.model, Classifier):
             return self.model
         options = {key: run.model[key] for key in ("precision", "batch", "compiled", "backend")}
+        options["views"] = run.model.get("views", PLAIN)
         if self.model is None or isinstance(self.model, str):
             return load_classifier(self.model_name(run), self.weights, device=self.device, **options)
         size, mean, std = (tuple(run.model[key]) for key in ("size", "mean", "std"))

@@ -22,6 +22,7 @@ from certmask.cli.options import (
     RuleOption,
     ThresholdOption,
     TilingOption,
+    ViewsOption,
     WeightsOption,
 )
 from certmask.data.sources import sources_help
@@ -48,6 +49,7 @@ def certify(
     precision: PrecisionOption = "auto",
     batch: BatchOption = None,
     backend: BackendOption = "auto",
+    views: ViewsOption = "plain",
     images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
     votes: Annotated[
@@ -73,7 +75,7 @@ def certify(
 
     rules = rule or ["undefended", "jury-recovery"]
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    choices = choices.on(device, precision, batch, backend)
+    choices = choices.on(device, precision, batch, backend, views)
     choices.check()
     check_continued(out)
     if votes is not None:
@@ -90,7 +92,8 @@ def certify(
         before, done = recorded(out)
         lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
     defences = choices.defences(covers, lead)
-    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}; {counted(len(dataset))}")
+    seen = f", mean of {' and '.join(classifier.views)}" if classifier.cost > 1 else ""
+    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}{seen}; {counted(len(dataset))}")
     for defence in defences:
         if defence.guarantee is not Guarantee.NONE:
             screen.print(f"  {defence.name}: {defence.cover}")

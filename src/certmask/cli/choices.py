@@ -25,6 +25,7 @@ from certmask.errors import UsageError, any_of
 from certmask.rules import MinorityReports, Rule
 from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Size
+from certmask.views import checked_views
 from certmask.votes import UNIT, Margin
 from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliases, readable_names
 
@@ -51,9 +52,10 @@ class Choices:
     precision: str = "auto"
     batch: int | None = None
     backend: str = "torch"
+    views: str = "plain"
 
-    def on(self, device: str, precision: str, batch: int | None, backend: str) -> Choices:
-        return replace(self, device=device, precision=precision, batch=batch, backend=backend)
+    def on(self, device: str, precision: str, batch: int | None, backend: str, views: str) -> Choices:
+        return replace(self, device=device, precision=precision, batch=batch, backend=backend, views=views)
 
     @cached_property
     def card(self) -> Card:
@@ -75,6 +77,7 @@ class Choices:
         device = pick_device(self.device)
         check_engine_room(pick_backend(self.backend, device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
+        pick_views(self.views)
         covers = self.covers()
         with asked_rightly():
             self.defences(covers, margin)
@@ -89,6 +92,7 @@ class Choices:
             precision=self.precision,
             batch=self.batch,
             backend=pick_backend(self.backend, device),
+            views=pick_views(self.views),
         )
 
     def covers(self) -> list[Cover]:
@@ -182,6 +186,12 @@ def device_memory(device: str) -> int:
 def pick_backend(backend: str, device: str) -> str:
     """``auto`` takes what suits the device best."""
     return default_backend(device) if backend == "auto" else backend
+
+
+def pick_views(views: str) -> tuple[str, ...]:
+    """``plain,mirror`` → the names of the views; an error for one that there is not, or that is there twice."""
+    with asked_rightly():
+        return checked_views([name.strip() for name in views.split(",")])
 
 
 def pick_device(device: str) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from certmask.backends import BACKENDS, PRECISIONS, backends_help
 from certmask.rules.registry import REGISTER
+from certmask.views import VIEWS
 
 
 def _offered(*words: str) -> Callable[[str], list[str]]:
@@ -63,6 +64,14 @@ BackendOption = Annotated[
     str,
     typer.Option(
         "--backend", help=backends_help(), autocompletion=_offered(*(backend.name for backend in BACKENDS), "auto")
+    ),
+]
+ViewsOption = Annotated[
+    str,
+    typer.Option(
+        "--views",
+        help=f"What the model is shown, averaged: {', '.join(VIEWS)}, e.g. plain,mirror. A pass each.",
+        autocompletion=_offered(*VIEWS, "plain,mirror"),
     ),
 ]
 RuleOption = Annotated[

@@ -27,6 +27,7 @@ from certmask.cli.options import (
     PrecisionOption,
     ThresholdOption,
     TilingOption,
+    ViewsOption,
     WeightsOption,
 )
 from certmask.rules.registry import DEFAULT_PAIRS
@@ -60,6 +61,7 @@ def predict(
     precision: PrecisionOption = "auto",
     batch: BatchOption = None,
     backend: BackendOption = "auto",
+    views: ViewsOption = "plain",
     json: JsonOption = False,
     draw: DrawOption = None,
 ) -> None:
@@ -75,7 +77,7 @@ def predict(
     if len(rules) > 1:
         raise UsageError(f"expected one rule, got {', '.join(rules)}")
     choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    choices = choices.on(device, precision, batch, backend)
+    choices = choices.on(device, precision, batch, backend, views)
     choices.check()
     check_picture(draw)
     inputs, failed = _read(photos, choices)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from certmask.cli.options import BackendOption, BatchOption, DeviceOption, MarginOption, PrecisionOption
+from certmask.cli.options import BackendOption, BatchOption, DeviceOption, MarginOption, PrecisionOption, ViewsOption
 from certmask.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ def reproduce(
     precision: PrecisionOption = "auto",
     batch: BatchOption = None,
     backend: BackendOption = "auto",
+    views: ViewsOption = "plain",
 ) -> None:
     """The paper's tables and figures, and what goes beyond them: run every model on every data set, then report."""
-    from certmask.cli.choices import Choices
+    from certmask.cli.choices import Choices, pick_views
     from certmask.cli.outputs import check_folder
     from certmask.cli.usage import asked_rightly
     from certmask.errors import UsageError
@@ -69,7 +70,7 @@ def reproduce(
             raise UsageError("expected no choice of models, data, images or patches with --from, got one")
         _report(name, from_, from_ if out == OUT else out)
         return
-    limits = Limits(images, few_images, most_masks, patch_numbers(patch_share))
+    cost, limits = len(pick_views(views)), Limits(images, few_images, most_masks, patch_numbers(patch_share))
     with asked_rightly():
         models, sources = (
             [named_model(text) for text in model or PAPER_MODELS],
@@ -78,10 +79,10 @@ def reproduce(
         campaign = Campaign(experiments, models, sources, limits, out)
         campaign.check()
     if dry_run:
-        typer.echo(markdown_table(plan_table(campaign.planned())))
+        typer.echo(markdown_table(plan_table(campaign.planned(), cost)))
         return
     choices = Choices("", None, None, None, "spread", None, [], "aligned", "mean-probability", 0.5, margin)
-    _run(campaign, choices.on(device, precision, batch, backend))
+    _run(campaign, choices.on(device, precision, batch, backend, views))
     _report(name, out, out, ran=True)
 
 

@@ -148,7 +148,8 @@ def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: Int
         certified, weakest = proofs.holds.tolist(), proofs.weakest
     answering, proving = asked_marks(store, asked), asked_marks(store, proved)
     dissent = _dissent(store, answering, np.array([decision.label for decision in decisions]))
-    counts = np.stack([dissent, answering.sum(axis=1), proving.sum(axis=1)], axis=1).tolist()
+    cost = engine.classifier.cost
+    counts = np.stack([dissent, cost * answering.sum(axis=1), cost * proving.sum(axis=1)], axis=1).tolist()
     return [
         Outcome(decision.label, decision.alert, holds, *numbers, decision.basis, weak and weak.describe())
         for decision, holds, numbers, weak in zip(decisions, certified, counts, weakest, strict=True)

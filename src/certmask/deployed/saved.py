@@ -28,6 +28,7 @@ from certmask.results.file import provenance
 from certmask.rules import Rule
 from certmask.rules.registry import rule_from
 from certmask.threat import Patch
+from certmask.views import PLAIN
 from certmask.zoo import is_known, load_architecture
 from certmask.zoo.checkpoint import load_weights
 
@@ -79,6 +80,7 @@ def read_defence(
             std=tuple(said["std"]),
             class_names=about["class_names"],
             device=device,
+            views=said.get("views", PLAIN),
             **{key: said[key] for key in ("classes", "precision", "batch", "compiled", "backend", "name")},
         )
     except (KeyError, TypeError, ValueError) as error:

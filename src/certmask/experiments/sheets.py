@@ -228,18 +228,18 @@ def counts_table(title: str) -> Table:
     return full_table(title, [*by_group, surplus], list(SIDES), notes)
 
 
-PLAN: list[Column[tuple[Trial, int, int]]] = [
+PLAN: list[Column[tuple[Trial, int, int, int]]] = [
     Column("run", WORDS, lambda t: t[0].path(Path()).with_suffix(""), "run"),
     Column("masks", COUNT, lambda t: t[1], "masks"),
     Column("pairs", COUNT, lambda t: t[2], "pairs"),
     Column("images", WRITTEN, lambda t: "all" if t[0].images is None else f"{t[0].images:,}", "images"),
-    Column("passes", WRITTEN, lambda t: f"{t[1] + t[2]:,} each" if t[0].images is None
-           else f"{(t[1] + t[2]) * t[0].images:,}", "passes at most"),
+    Column("passes", WRITTEN, lambda t: f"{(t[1] + t[2]) * t[3]:,} each" if t[0].images is None
+           else f"{(t[1] + t[2]) * t[3] * t[0].images:,}", "passes at most"),
 ]  # fmt: skip
 
 
-def plan_table(planned: Sequence[Trial]) -> Table:
-    """What every trial takes at most; a proof ends at the first wrong vote, so most images take far less."""
+def plan_table(planned: Sequence[Trial], cost: int = 1) -> Table:
+    """What every trial takes at most, ``cost`` passes a vote; proofs end at the first wrong one, most take far less."""
     note = "Two-mask passes (pairs) are made only for images whose single masks leave a certificate possible."
     title = "Passes per image, and of the whole run where --images is given"
-    return full_table(title, PLAN, [(trial, *trial.passes()) for trial in planned], (note,))
+    return full_table(title, PLAN, [(trial, *trial.passes(), cost) for trial in planned], (note,))

@@ -276,9 +276,9 @@ def _with_threat(described: Any) -> Any:
 
 
 def _first_difference(old: Any, new: Any, where: str = "") -> str:
-    """The first field in which two headers differ, with both values; empty if none."""
+    """The first field in which two headers differ, with both values; empty if none. What only one has comes first."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in {**old, **new}:
+        for key in sorted({**old, **new}, key=lambda key: key in old and key in new):
             difference = _first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
             if difference:
                 return difference

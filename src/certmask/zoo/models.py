@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from certmask.data import Framing
 from certmask.data.imagenet import imagenet_names
 from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ClassifierError, first_line
+from certmask.views import PLAIN
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, checkpoints_below, given_checkpoints, load_weights, read_state_dict
 from certmask.zoo.classes import readable_names
@@ -35,6 +36,7 @@ def load_classifier(
     batch: int | None = None,
     compiled: bool | None = None,
     backend: str = "torch",
+    views: Sequence[str] = PLAIN,
 ) -> Classifier:
     """A ready classifier: ``efficientnet-lite0`` or a shipped one by name, a checkpoint with a card, or a timm name.
 
@@ -54,6 +56,7 @@ def load_classifier(
         compiled=compiled,
         backend=backend,
         name=short_name(name),
+        views=views,
     )
 
 
