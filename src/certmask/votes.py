@@ -100,9 +100,9 @@ class VoteStore:
     def missing(self, ask: Ask) -> Ask:
         """What of it has no vote yet, each once."""
         open_ = self.slots(*ask) < 0
-        wanted = np.zeros(self._slots.shape, dtype=bool)
-        wanted[ask.pictures[open_], ask.passes[open_]] = True
-        return Ask(*np.nonzero(wanted))
+        width = self._slots.shape[1]
+        wanted = np.unique(ask.pictures[open_] * width + ask.passes[open_])
+        return Ask(*np.divmod(wanted, width))
 
     def add(self, ask: Ask, probabilities: Tensor, heads: Tensor | None = None) -> None:
         """Write down new votes ``[n, classes]``; one that is already there is an error.

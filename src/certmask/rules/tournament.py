@@ -119,8 +119,9 @@ def recovered(votes: Votes, claims: IntArray, referee: Referee, last_resort: str
 def unbeaten(claims: IntArray, pictures: IntArray, referee: Referee) -> Asking[IntArray]:
     """What an unbeaten hypothesis claims, of ``claims [n, hypotheses]`` about pictures ``[n]``; no class without one.
 
-    A champion meets every rival with another claim, few at first; whoever beats it is the next champion. A duel strikes
-    out whichever side its outcome does not confirm. A hypothesis whose votes are silent claims nothing and is no rival.
+    A champion meets every rival with another claim, few at first; who beats it, and was never beaten, is the next one.
+    A duel strikes out whichever side its outcome does not confirm, so each champion that loses leaves fewer to try.
+    A hypothesis whose votes are silent claims nothing and is no rival.
     """
     spoken = claims != NO_CLASS
     alive, answers = spoken.copy(), np.full(len(claims), NO_CLASS)
@@ -138,11 +139,11 @@ def unbeaten(claims: IntArray, pictures: IntArray, referee: Referee) -> Asking[I
         outcome = yield from referee(pictures[place], np.stack([champions[place], rival], axis=1))
         met[place, rival] = True
         at_once[left] *= MORE_RIVALS
-        won = outcome == claims[place, rival]
-        alive[place, rival] &= won
+        alive[place, rival] &= outcome == claims[place, rival]
         lost = np.unique(place[outcome != own[who]])
         alive[lost, champions[lost]] = False
         champions[lost] = _favourites(claims[lost], alive[lost])
+        won = (outcome == claims[place, rival]) & alive[place, rival]
         champions[place[won][::-1]] = rival[won][::-1]
         met[lost], at_once[lost] = False, FIRST_RIVALS
         left = left[(answers[left] == NO_CLASS) & alive[left].any(axis=1)]

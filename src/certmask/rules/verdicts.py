@@ -86,10 +86,10 @@ def _told(found: Judged[Numbers], labels: IntArray, bars: Leads, sizes: IntArray
 
 
 def judged(aggregate: Aggregate, votes: Votes, pools: Pools, margin: float | None = None) -> Judged[Numbers]:
-    """Verdicts from all probabilities, on the votes' device; pools of the same votes are looked at once."""
-    rows, place = np.unique(votes.rows(pools.passes, pools.pictures), axis=0, return_inverse=True)
-    found = torch.stack([column.double() for column in aggregate.judged(votes.outputs, votes.sent(rows), margin)])
-    return Judged(*found.cpu().numpy()[:, place.ravel()])
+    """Verdicts from all probabilities, on the votes' device."""
+    rows = votes.sent(votes.rows(pools.passes, pools.pictures))
+    found = torch.stack([column.double() for column in aggregate.judged(votes.outputs, rows, margin)])
+    return Judged(*found.cpu().numpy())
 
 
 def least_leads(aggregate: Aggregate, votes: Votes, pools: Pools, labels: IntArray, margin: float) -> Leads:
