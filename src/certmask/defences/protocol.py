@@ -133,7 +133,8 @@ def examine(
             found.append((yield from _outcomes(defence, engine, store, truth)))
         return [[of_all[place] for of_all in found] for place in range(len(numbers))]
 
-    passes = sum(defence.most_passes for defence in defences)
+    masks = len(engine.forward.masks)
+    passes = min(sum(defence.most_passes for defence in defences), 1 + masks * (masks + 1) // 2)
     return engine.run(images, program, archive=archive, most_passes=passes)
 
 
