@@ -25,18 +25,29 @@ from certmask.votes import Margin
 DEFENCE_FILE = 1
 Thresholds = float | tuple[float, ...]
 SETTINGS: tuple[tuple[tuple[Level, ...], str, bool, tuple[Thresholds, ...]], ...] = (
+    ((2, 3, 6, 12), "mean-probability", False, ((0.9, 0.2, 0.2), (0.9, 0.3, 0.2), (0.9, 0.5, 0.3), (0.95, 0.7, 0.5))),
+    ((2, 3, 6, 12), "mean-probability", True, ((0.9, 0.3, 0.2),)),
+    ((2, 6, 12), "mean-probability", False, ((0.9, 0.2),)),
     ((3, 6), "mean-probability", False, (0.1, 0.3)),
     ((3, 6), "mean-probability", True, (0.3,)),
-    ((3, 6, 12), "mean-probability", False, (0.1, 0.3, 0.5, 0.7)),
-    ((3, 6, 12), "mean-probability", True, (0.2, 0.3, 0.5)),
-    ((2, 3, 6, 12), "mean-probability", False, (0.3, 0.5, 0.7, 0.9)),
-    ((2, 3, 6, 12), "mean-probability", False, ((0.95, 0.7, 0.3), (0.9, 0.5, 0.3))),
-    ((3, 6, (6, 2), 12), "mean-probability", False, (0.2, 0.4)),
-    ((3, 6, 12), "mean-log-probability", False, (2.0,)),
-    ((3, 6, 12), "mean-log-probability", True, (1.0, 2.0)),
+    ((3, 6, 12), "mean-probability", False, (0.2, 0.3, 0.5, 0.7)),
+    ((3, 6, 12), "mean-probability", True, (0.2, 0.3)),
+    ((3, 6, (6, 2), 12), "mean-probability", False, (0.2, 0.3)),
+    ((3, 6, 12), "mean-log-probability", False, (1.0,)),
+    ((3, 6, 12), "mean-log-probability", True, (0.5, 1.0)),
 )
 """What is tried: levels, aggregate, whether finer votes are pooled with coarser ones, and thresholds. Few, so that the
 best of them is not the best by chance."""
+
+TOO_DEAR = 2.0
+"""How many times the budget a setting may cost on the first photos before it is given up."""
+
+
+def affordable(run: Run, defences: Sequence[MaskedDefence], budget: float, spent: str = "prove") -> list[MaskedDefence]:
+    """Those of the defences that were not too dear on the first few photos; the cheapest one in any case."""
+    prices = {own.defence: max(price(own, spent), own.proof_passes or 0.0) for own in figures(run)}
+    most = max(TOO_DEAR * budget, min(prices.values()))
+    return [defence for defence in defences if prices[defence.name] <= most]
 
 
 def settings(
