@@ -16,7 +16,7 @@ from certmask.engine import Archive, Engine, Finding
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
-from certmask.rules.rule import Asking, Proofs, T
+from certmask.rules.rule import Asking, Proofs, T, together
 from certmask.threat import Size, Threat
 from certmask.votes import BoolArray, VoteStore
 
@@ -128,9 +128,7 @@ def examine(
 
     def program(numbers: list[int], store: VoteStore) -> Asking[list[list[Outcome]]]:
         truth = None if labels is None else np.array([labels[number] for number in numbers])
-        found = []
-        for defence in defences:
-            found.append((yield from _outcomes(defence, engine, store, truth)))
+        found = yield from together(_outcomes(defence, engine, store, truth) for defence in defences)
         return [[of_all[place] for of_all in found] for place in range(len(numbers))]
 
     masks = len(engine.forward.masks)
