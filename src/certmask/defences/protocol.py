@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Weakest
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.engine import Archive, Engine, Finding
 from certmask.errors import CertmaskError
@@ -139,19 +139,19 @@ def examine(
 def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: IntArray | None) -> Asking[list[Outcome]]:
     asked: list[Ask] = []
     proved: list[Ask] = []
-    decisions = yield from noted(defence.deciding(engine, store), asked)
-    certified: Sequence[bool | None] = [None] * store.pictures
-    weakest: Sequence[Weakest | None] = [None] * store.pictures
+    work: list[Asking[Any]] = [noted(defence.deciding(engine, store), asked)]
     if labels is not None and defence.guarantee is not Guarantee.NONE:
-        proofs = yield from noted(defence.proving(engine, store, labels), proved)
-        certified, weakest = proofs.holds.tolist(), proofs.weakest
+        work.append(noted(defence.proving(engine, store, labels), proved))
+    decisions, *proofs = yield from together(work)
+    certified = proofs[0].holds.tolist() if proofs else [None] * store.pictures
+    weakest = proofs[0].weakest if proofs else [None] * store.pictures
     answering, proving = asked_marks(store, asked), asked_marks(store, proved)
     dissent = _dissent(store, answering, np.array([decision.label for decision in decisions]))
     cost = engine.classifier.cost
-    counts = np.stack([dissent, cost * answering.sum(axis=1), cost * proving.sum(axis=1)], axis=1).tolist()
+    counts = (dissent.tolist(), (cost * answering.sum(axis=1)).tolist(), (cost * proving.sum(axis=1)).tolist())
     return [
-        Outcome(decision.label, decision.alert, holds, *numbers, decision.basis, weak and weak.describe())
-        for decision, holds, numbers, weak in zip(decisions, certified, counts, weakest, strict=True)
+        Outcome(decision.label, decision.alert, holds, *numbers, basis=decision.basis, weakest=weak and weak.describe())
+        for decision, holds, weak, *numbers in zip(decisions, certified, weakest, *counts, strict=True)
     ]
 
 
