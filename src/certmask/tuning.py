@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from certmask.certificate import Guarantee
+from certmask.certification import Progress, certify_run
 from certmask.covers import Cover, zoom_cover
 from certmask.covers.zoom import Level
 from certmask.data import Dataset
 from certmask.defences import MaskedDefence, defence_from
+from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError, first_line
 from certmask.results.columns import Figures, figures
 from certmask.results.file import provenance
-from certmask.results.run import Run
+from certmask.results.run import Run, read_run
 from certmask.rules import JuryDetection, JuryRecovery, Rule
+from certmask.rules.registry import aggregate_of
 from certmask.threat import Patch, Size
 from certmask.votes import Margin
 
 DEFENCE_FILE = 1
+NO_MARGIN = Margin()
 Thresholds = float | tuple[float, ...]
 SETTINGS: tuple[tuple[tuple[Level, ...], str, bool, tuple[Thresholds, ...]], ...] = (
     ((2, 3, 6, 12), "mean-probability", False, ((0.9, 0.2, 0.2), (0.9, 0.3, 0.2), (0.9, 0.5, 0.3), (0.95, 0.7, 0.5))),
@@ -39,6 +43,10 @@ SETTINGS: tuple[tuple[tuple[Level, ...], str, bool, tuple[Thresholds, ...]], ...
 """What is tried: levels, aggregate, whether finer votes are pooled with coarser ones, and thresholds. Few, so that the
 best of them is not the best by chance."""
 
+PARTS = ("first", "choosing", "judged")
+"""The results files of a tuning."""
+FIRST = 24
+"""Photos on which settings that are too dear are found out."""
 TOO_DEAR = 2.0
 """How many times the budget a setting may cost on the first photos before it is given up."""
 
@@ -51,18 +59,23 @@ def affordable(run: Run, defences: Sequence[MaskedDefence], budget: float, spent
 
 
 def settings(
-    image: Size, patch: Patch, align: int | None = None, guarantee: Guarantee = Guarantee.RECOVERY
+    image: Size,
+    patch: Patch,
+    align: int | None = None,
+    guarantee: Guarantee = Guarantee.RECOVERY,
+    margin: Margin = NO_MARGIN,
 ) -> Iterator[MaskedDefence]:
     """The defences that are tried, each under a name that says what it is."""
     covers: dict[tuple[Level, ...], Cover] = {}
     for levels, aggregate, pooled, several in SETTINGS:
         covers.setdefault(levels, zoom_cover(image, patch, levels, align))
         for thresholds in several:
+            lead = getattr(margin, aggregate_of(aggregate).unit)
             rule: Rule
             if guarantee is Guarantee.DETECTION:
-                rule = JuryDetection(aggregate, thresholds, pooled)
+                rule = JuryDetection(aggregate, thresholds, pooled, lead)
             else:
-                rule = JuryRecovery(aggregate=aggregate, thresholds=thresholds, pooled=pooled)
+                rule = JuryRecovery(aggregate=aggregate, thresholds=thresholds, pooled=pooled, margin=lead)
             yield MaskedDefence(covers[levels], rule, _name(levels, aggregate, pooled, thresholds))
 
 
@@ -119,6 +132,54 @@ def _certified(found: Figures) -> float:
 def _beats(one: Figures, other: Figures, spent: str) -> bool:
     ahead = _certified(one) - _certified(other), price(other, spent) - price(one, spent)
     return min(ahead) >= 0 and max(ahead) > 0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A defence that was chosen, how, and what it is worth on photos that were not chosen on."""
+
+    defence: MaskedDefence
+    choice: Choice
+    judged: Run
+
+
+def tune(
+    engine: Engine,
+    choosing: Dataset,
+    judging: Dataset,
+    tried: Sequence[MaskedDefence],
+    beside: Sequence[MaskedDefence],
+    out: Path,
+    *,
+    budget: float,
+    spent: str = "prove",
+    progress: Progress | None = None,
+) -> Tuned:
+    """Choose among the defences ``tried`` on some photos under a budget, and judge on others, ``beside`` what is given.
+
+    Votes are shared by all settings. What is too dear on the first few photos is given up. Three results files lie
+    beside ``out``, the file of the defence.
+    """
+    shared = {sample.name for sample in choosing.samples} & {sample.name for sample in judging.samples}
+    if shared:
+        raise CertmaskError(f"expected other photos to judge on, got {min(shared)}, which is also to choose on")
+    first, chosen_on, judged_on = (out.with_suffix(f".{part}.jsonl") for part in PARTS)
+    certify_run(engine, choosing.spread(FIRST), tried, first, progress=progress)
+    left = affordable(read_run(first), tried, budget, spent)
+    certify_run(engine, choosing, left, chosen_on, progress=progress)
+    choice = chosen(read_run(chosen_on), budget, spent)
+    (taken,) = (defence for defence in left if defence.name == choice.taken.defence)
+    certify_run(engine, judging, [*beside, taken], judged_on, progress=progress)
+    about = {
+        "model": engine.describe(),
+        "budget": budget,
+        "spent": spent,
+        "settings": [defence.name for defence in tried],
+        "chosen_on": choosing.describe(),
+        "judged_on": judging.describe(),
+    }
+    save_defence(out, taken, about)
+    return Tuned(taken, choice, read_run(judged_on))
 
 
 def halves(dataset: Dataset) -> tuple[Dataset, Dataset]:

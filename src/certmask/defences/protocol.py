@@ -150,8 +150,8 @@ def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: Int
     cost = engine.classifier.cost
     counts = (dissent.tolist(), (cost * answering.sum(axis=1)).tolist(), (cost * proving.sum(axis=1)).tolist())
     return [
-        Outcome(decision.label, decision.alert, holds, *numbers, basis=decision.basis, weakest=weak and weak.describe())
-        for decision, holds, weak, *numbers in zip(decisions, certified, weakest, *counts, strict=True)
+        Outcome(one.label, one.alert, holds, dissents, answer, proof, one.basis, weak and weak.describe())
+        for one, holds, weak, dissents, answer, proof in zip(decisions, certified, weakest, *counts, strict=True)
     ]
 
 
