@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -13,26 +14,29 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.patches import Patch as Swatch
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from certmask.certificate import Box, Place, Weakest, class_name
+from certmask.certificate import Place, Weakest, class_name
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import position_spans
-from certmask.report.drawing import save_figure
-from certmask.report.plots import BLUE, ORANGE
+from certmask.report.drawing import RED, patches_in, save_figure
+from certmask.report.plots import BLUE, NAME, ORANGE
 from certmask.report.reasons import weak_point
-from certmask.threat import Patch
 
-DOUBT = "#f7f7f7"
+DOUBT, PLAIN = "#f7f7f7", "#8fb8d8"
 COLOURS = LinearSegmentedColormap.from_list("sureness", [ORANGE, DOUBT, BLUE])
 """From sure of another class over doubt to sure of the answer."""
 FULL = {"probability": 1.0, "logarithm": 8.0}
 """The lead that has the full colour, by its unit."""
 LEADS = {"probability": "in probability", "logarithm": "in log-probability, nats"}
-MARK = "#d00000"
+PALE = 300
+"""How much lighter the photo below a map is, so that colours on it compare."""
+NOTE = 9.5
+TITLE = 110
+"""The size of smaller letters, and how many of a title's are in a line."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +103,17 @@ def draw_map(photo: Image.Image, shown: Map, names: Sequence[str], title: str, p
     left, right = figure.subplots(1, 2)
     patch = shown.cover.patch
     left.imshow(photo, extent=_extent(photo))
-    left.set_title(f"the model's input; dotted: the size of the patch, {patch.height}×{patch.width}")
+    left.set_title(f"the model's input; dotted: the size of the patch, {patch.height}×{patch.width}", fontsize=NOTE)
     left.add_patch(Rectangle((4, 4), patch.width, patch.height, fill=False, edgecolor="white", lw=1.5))
     left.add_patch(Rectangle((4, 4), patch.width, patch.height, fill=False, edgecolor="black", lw=1.5, ls=":"))
     paint_map(right, photo, shown)
-    right.set_title("how sure it is of its answer, should the patch be centred here")
+    right.set_title("how sure the answer is, should a patch have its centre here", fontsize=NOTE)
     _legend(figure, right, shown, names)
     for axes in (left, right):
         _mark_weakest(axes, shown)
         axes.set(xlim=(0, photo.width), ylim=(photo.height, 0))
         axes.set_axis_off()
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle("\n".join(fill(line, TITLE) for line in title.splitlines()), fontsize=11)
     save_figure(figure, path)
 
 
@@ -121,14 +125,19 @@ def paint_map(axes: Axes, photo: Image.Image, shown: Map) -> None:
     patch, territory = shown.cover.patch, shown.territory
     rows, columns = territory.shape
     top, left = (patch.height - 1) / 2, (patch.width - 1) / 2
-    axes.imshow(photo.convert("L"), cmap="gray", extent=_extent(photo))
-    colour = shown.leads[territory] / FULL[shown.unit]
+    axes.imshow(photo.convert("L"), cmap="gray", vmin=-PALE, vmax=255, extent=_extent(photo))
+    colour = shades(shown.leads / FULL[shown.unit])[territory]
     where = (left, left + columns, top + rows, top)
     axes.imshow(colour, cmap=COLOURS, vmin=-1, vmax=1, alpha=0.62, extent=where, interpolation="nearest")
     closer = np.array([place.level > 0 for place in shown.places])[territory]
     looks = shown.looks[territory]
     for chosen, colour_of, width in ((~closer, "white", 1.0), (closer, "black", 0.9)):
         axes.add_collection(LineCollection(_borders(looks, chosen, top, left), colors=colour_of, linewidths=width))
+
+
+def shades(leads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Colours of leads from -1 to 1: roots, so that a small lead shows whose it is."""
+    return np.sign(leads) * np.sqrt(np.abs(leads))
 
 
 def _borders(
@@ -146,18 +155,12 @@ def _mark_weakest(axes: Axes, shown: Map) -> None:
     """A frame around all that a patch at the weakest place may cover; a pair's frames are joined."""
     if shown.weakest is None:
         return
-    frames = [reach_of(box, shown.cover.patch) for box in shown.weakest.places]
-    centres = [((left + right) / 2, (top + bottom) / 2) for top, bottom, left, right in frames]
-    for colour, width in (("white", 3.6), (MARK, 1.8)):
-        axes.plot(*zip(*centres, strict=True), color=colour, lw=width - 0.6, ls="-")
-        for top, bottom, left, right in frames:
+    frames = [patches_in(box, shown.cover.patch.size) for box in shown.weakest.places]
+    centres = [((left + right) / 2, (top + bottom) / 2) for left, top, right, bottom in frames]
+    for colour, width in (("white", 3.6), (RED, 1.8)):
+        axes.plot(*zip(*centres, strict=True), color=colour, lw=width - 0.6)
+        for left, top, right, bottom in frames:
             axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=width))
-
-
-def reach_of(box: Box, patch: Patch) -> Box:
-    """The pixels that a patch with its top left corner in a box may cover."""
-    top, bottom, left, right = box
-    return top, bottom - 1 + patch.height, left, right - 1 + patch.width
 
 
 def _legend(figure: Figure, axes: Axes, shown: Map, names: Sequence[str]) -> None:
@@ -165,17 +168,18 @@ def _legend(figure: Figure, axes: Axes, shown: Map, names: Sequence[str]) -> Non
     answer, full = class_name(shown.answer, names), FULL[shown.unit]
     (scaled,) = (image for image in axes.images if image.get_cmap().name == COLOURS.name)
     bar = figure.colorbar(scaled, ax=axes, orientation="horizontal", fraction=0.05, pad=0.02)
-    bar.set_ticks([-1, -0.5, 0, 0.5, 1], labels=[f"{abs(full * part):g}" for part in (-1, -0.5, 0, 0.5, 1)])
-    bar.set_label(f"← another class leads by …    {answer} leads by … →    ({LEADS[shown.unit]})")
+    bar.set_ticks([-1, -0.5, 0, 0.5, 1], labels=[f"{full * part:g}" for part in (1, 0.25, 0, 0.25, 1)])
+    answer = answer if len(answer) <= NAME else f"{answer[: NAME - 1]}…"
+    bar.set_label(f"← another class leads · {answer} leads → ({LEADS[shown.unit]})", fontsize=NOTE)
     closer = sum(place.level > 0 for place in shown.places)
     settled = f"{len(shown.places) - closer:,} of {len(shown.places):,} places were settled at first sight"
-    lines = [Line2D([], [], color="0.8", label=f"{settled}; lines part those that different masks judge")]
+    signs = [Swatch(fc=PLAIN, ec="white", lw=1.5, label=f"{settled}; lines part those that different masks judge")]
     if closer:
-        lines.append(Line2D([], [], color="black", label=f"{closer:,} were looked at closer, with smaller masks"))
+        signs.append(Swatch(fc=PLAIN, ec="black", label=f"{closer:,} were looked at closer, with smaller masks"))
     if shown.weakest:
         said = weak_point(shown.weakest.describe(), shown.proved, [level.mask for level in shown.cover.levels])
-        lines.append(Line2D([], [], color=MARK, lw=2, label=f"{said}; framed: all that a patch there may cover"))
-    figure.legend(handles=lines, loc="outside lower center", ncols=1, frameon=False)
+        signs.append(Swatch(fc="none", ec=RED, lw=2, label=f"{said};\nframed: all that a patch there may cover"))
+    figure.legend(handles=signs, loc="outside lower center", ncols=1, frameon=False, fontsize=NOTE)
 
 
 def _extent(photo: Image.Image) -> tuple[float, float, float, float]:
