@@ -184,7 +184,7 @@ def test_what_is_looked_at_closer_has_lines_of_its_own(images: Tensor, monkeypat
         (one,) = explained(ZOOM, cm.JuryRecovery(thresholds=thresholds), images[:1])
         figure = drawn(map_of(ZOOM, cm.JuryRecovery(), one), monkeypatch)
         _, right, _ = figure.axes
-        white, black = (len(lines.get_segments()) for lines in right.collections)
+        white, black = (len(lines.get_paths()) for lines in right.collections)
         assert (white == 0, black == 0) == (closer > 0, closer == 0)
         assert any(f"{len(one.places)} were looked at closer" in line for line in legend(figure)) == (closer > 0)
 
@@ -198,7 +198,7 @@ def test_weakest_places_are_framed(places: Any, proved: bool, images: Tensor, mo
     figure = drawn(Map(ZOOM, one.places, one.label, "probability", proved, weakest), monkeypatch)
     for axes in figure.axes[:2]:
         boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-        frames = {(*box.get_xy(), box.get_width(), box.get_height()) for box in boxes if box.get_lw() == 1.8}
+        frames = {(*box.get_xy(), box.get_width(), box.get_height()) for box in boxes if box.get_linewidth() == 1.8}
         assert frames == {(left, top, right - left + 4, bottom - top + 3) for top, bottom, left, right in places}
         assert any(line.get_color() == RED for line in axes.lines)
     where = "place" if len(places) == 1 else "pair of places"

@@ -170,16 +170,25 @@ def _legend(figure: Figure, axes: Axes, shown: Map, names: Sequence[str]) -> Non
     bar = figure.colorbar(scaled, ax=axes, orientation="horizontal", fraction=0.05, pad=0.02)
     bar.set_ticks([-1, -0.5, 0, 0.5, 1], labels=[f"{full * part:g}" for part in (1, 0.25, 0, 0.25, 1)])
     answer = answer if len(answer) <= NAME else f"{answer[: NAME - 1]}…"
-    bar.set_label(f"← another class leads · {answer} leads → ({LEADS[shown.unit]})", fontsize=NOTE)
+    bar.set_label(f"← another class leads · {answer} leads →\n({LEADS[shown.unit]})", fontsize=NOTE)
     closer = sum(place.level > 0 for place in shown.places)
-    settled = f"{len(shown.places) - closer:,} of {len(shown.places):,} places were settled at first sight"
-    signs = [Swatch(fc=PLAIN, ec="white", lw=1.5, label=f"{settled}; lines part those that different masks judge")]
+    signs = [Swatch(fc=PLAIN, ec="white", lw=1.5, label=_first_sight(shown, closer))]
     if closer:
         signs.append(Swatch(fc=PLAIN, ec="black", label=f"{closer:,} were looked at closer, with smaller masks"))
     if shown.weakest:
         said = weak_point(shown.weakest.describe(), shown.proved, [level.mask for level in shown.cover.levels])
         signs.append(Swatch(fc="none", ec=RED, lw=2, label=f"{said};\nframed: all that a patch there may cover"))
     figure.legend(handles=signs, loc="outside lower center", ncols=1, frameon=False, fontsize=NOTE)
+
+
+def _first_sight(shown: Map, closer: int) -> str:
+    """What white lines part."""
+    count = len(shown.places)
+    if shown.cover.levels:
+        return f"{count - closer:,} of {count:,} places were settled at first sight; lines part what one mask settled"
+    alone = all(len(place.masks) == 1 for place in shown.places)
+    top = "; where they overlap, the least sure is on top" if alone else ""
+    return f"lines part the {count:,} places that different masks judge{top}"
 
 
 def _extent(photo: Image.Image) -> tuple[float, float, float, float]:
