@@ -33,9 +33,9 @@ SIZE, PATCH = 24, Patch(4, 5)
 ZOOM = zoom_cover(SIZE, PATCH, (2, 3, 5), align=1)
 FOURFOLD = cm.spread_cover(SIZE, PATCH, 11, 2)
 DEFENCES: list[tuple[Cover, Rule]] = [
-    (ZOOM, cm.JuryRecovery(thresholds=0.005)),
-    (ZOOM, cm.JuryRecovery(thresholds=0.005, pooled=True)),
-    (ZOOM, cm.JuryRecovery(aggregate="mean-log-probability", thresholds=0.025)),
+    (ZOOM, cm.JuryRecovery(claim_thresholds=0.005)),
+    (ZOOM, cm.JuryRecovery(claim_thresholds=0.005, pooled=True)),
+    (ZOOM, cm.JuryRecovery(aggregate="mean-log-probability", claim_thresholds=0.025)),
     (ZOOM, cm.JuryDetection(thresholds=0.005)),
     (FOURFOLD, cm.JuryRecovery()),
     (cm.offset_cover(SIZE, PATCH, 9, (2, 3)), cm.JuryDetection()),
@@ -93,7 +93,7 @@ def test_places_are_judged_as_the_rule_decides(cover: Cover, rule: Rule, images:
             assert place.claim == best.indices[0]
             assert place.lead == pytest.approx(float(best.values[0] - best.values[1]), abs=1e-6)
             if place.level + 1 < len(cover.levels):
-                assert place.lead > rule.thresholds  # type: ignore[attr-defined]
+                assert place.lead > rule.claim_thresholds  # type: ignore[attr-defined]
     if cover.levels:
         assert {place.level for one in explained(cover, rule, images) for place in one.places} == {0, 1, 2}
 
@@ -110,7 +110,7 @@ def engine_view(engine: Engine, cover: Cover, image: Tensor, number: int) -> Ten
 @pytest.mark.parametrize("views", [("plain",), ("plain", "mirror")])
 def test_an_explanation_counts_passes_as_a_run_does(views: tuple[str, ...], images: Tensor) -> None:
     """Every view of a vote is a pass; basis and weakest place are those of the row."""
-    rule = cm.JuryRecovery(thresholds=0.005)
+    rule = cm.JuryRecovery(claim_thresholds=0.005)
     classifier = Classifier(tiny_network(), SIZE, batch=16, precision="fp32", views=views)
     defence, found = MaskedDefence(ZOOM, rule, "own"), explained(ZOOM, rule, images, views)
     labels = [one.label for one in found]
@@ -125,7 +125,7 @@ def test_an_explanation_counts_passes_as_a_run_does(views: tuple[str, ...], imag
 
 
 def test_masks_that_were_not_asked_have_no_vote(images: Tensor) -> None:
-    (one,) = explained(ZOOM, cm.JuryRecovery(thresholds=0.0), images[:1])
+    (one,) = explained(ZOOM, cm.JuryRecovery(claim_thresholds=0.0), images[:1])
     asked = {mask for place in one.places for mask in place.masks}
     assert 0 < len(asked) < len(ZOOM)
     assert {n for n, (label, _) in enumerate(one.votes) if label != NO_CLASS} >= asked
@@ -181,7 +181,7 @@ def test_colours_are_leads_at_the_patch_s_centre(
 def test_what_is_looked_at_closer_has_lines_of_its_own(images: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """White around what the first look settled, black around the rest; none are black where there was one look."""
     for thresholds, closer in ((0.0, 0), (0.9, 25)):
-        (one,) = explained(ZOOM, cm.JuryRecovery(thresholds=thresholds), images[:1])
+        (one,) = explained(ZOOM, cm.JuryRecovery(claim_thresholds=thresholds), images[:1])
         figure = drawn(map_of(ZOOM, cm.JuryRecovery(), one), monkeypatch)
         _, right, _ = figure.axes
         white, black = (len(lines.get_paths()) for lines in right.collections)
@@ -222,7 +222,7 @@ def test_a_cover_of_one_level_has_no_level_to_name() -> None:
 
 def test_a_long_answer_and_a_long_title_stay_in_the_picture(images: Tensor, tmp_path: Path) -> None:
     """What is written is as wide as the figure at most."""
-    (one,) = explained(ZOOM, cm.JuryRecovery(thresholds=0.005), images[:1])
+    (one,) = explained(ZOOM, cm.JuryRecovery(claim_thresholds=0.005), images[:1])
     names, path = ["very " * 20 + "long"] * 5, tmp_path / "map.png"
     shown = map_of(ZOOM, cm.JuryRecovery(), one)
     draw_map(Image.new("RGB", (SIZE, SIZE)), shown, names, f"{names[0]}\n{'certified ' * 30}", path)

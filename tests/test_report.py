@@ -68,6 +68,7 @@ from certmask.report.plots import (
     BLUE,
     PALETTE,
     STYLE,
+    dissent_figure,
     dissent_range,
     frontier,
     price_caption,
@@ -725,6 +726,18 @@ def test_frames_leave_what_they_frame_alone(frames: list[tuple[int, int, int, in
         assert inside.any() == (len(frames) > 1)
         assert (painted & ring).sum() > 2 * scale * (right - left)
     assert painted[: int(scale)].sum() == 0
+
+
+def test_a_frame_at_the_edge_is_whole() -> None:
+    pixels = np.asarray(with_frames(Image.new("RGB", (32, 32), "white"), [(0, 0, 32, 32)])).astype(int)
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert (edge == (208, 0, 0)).all()
+
+
+def test_dissent_on_several_levels_is_among_the_masks_that_were_asked(run: Path) -> None:
+    (found,), _ = read_runs([saved(run, zoomed(made_lines()))])
+    panels = dissent_figure(found, lines_of(Guarantee.RECOVERY, run)).axes
+    assert [axes.get_xlabel() for axes in panels] == ["dissenting masks of those asked", "dissenting masks of 9"]
 
 
 def test_what_answers_rest_on(run: Path) -> None:

@@ -184,7 +184,8 @@ def with_frames(picture: Image.Image, frames: Sequence[Box], colour: str = RED) 
     draw.line(joint, fill="white", width=4)
     draw.line(joint, fill=colour, width=2)
     for left, top, right, bottom in frames:
-        box = (left * scale - 2, top * scale - 2, right * scale + 1, bottom * scale + 1)
+        near = max(left * scale - 2, 0), max(top * scale - 2, 0)
+        box = (*near, min(right * scale + 1, large.width - 1), min(bottom * scale + 1, large.height - 1))
         draw.rectangle(box, outline="white", width=4)
         draw.rectangle(box, outline=colour, width=2)
     return large

@@ -160,7 +160,8 @@ def _mark_weakest(axes: Axes, shown: Map) -> None:
     for colour, width in (("white", 3.6), (RED, 1.8)):
         axes.plot(*zip(*centres, strict=True), color=colour, lw=width - 0.6)
         for left, top, right, bottom in frames:
-            axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=width))
+            frame = Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=width)
+            axes.add_patch(frame).set_clip_on(False)
 
 
 def _legend(figure: Figure, axes: Axes, shown: Map, names: Sequence[str]) -> None:

@@ -223,7 +223,8 @@ def _dissent_panel(axes: Axes, run: Run, line: Figures) -> None:
     unproved = [places.count((place, False)) for place in bins]
     axes.bar(bins, proved, width=0.9, color=BLUE, label="proved")
     axes.bar(bins, unproved, bottom=proved, width=0.9, color="0.78", label="not proved")
-    axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images", title=plot_text(line.defence, NAME))
+    masks = "those asked" if line.levels > 1 else f"{line.masks or 0:,}"
+    axes.set(xlabel=f"dissenting masks of {masks}", ylabel="images", title=plot_text(line.defence, NAME))
     axes.set_xticks(bins, [dissent_range(place, line.masks or 0) for place in bins])
     axes.set_ylim(0, 1.05 * max(map(sum, zip(proved, unproved, strict=True))))
     axes.tick_params(axis="x", labelsize=8, rotation=0 if len(bins) < 8 else 40)
