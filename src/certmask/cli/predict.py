@@ -13,19 +13,25 @@ import typer
 from certmask.cli.options import (
     RULES,
     AggregateOption,
+    AlignOption,
     BackendOption,
     BatchOption,
+    DefenceOption,
     DeviceOption,
     DrawOption,
     FoldOption,
     JsonOption,
+    LastResortOption,
+    LevelsOption,
     MarginOption,
     MaskOption,
     ModelOption,
     PairsOption,
     PatchOption,
+    PooledOption,
     PrecisionOption,
     ThresholdOption,
+    ThresholdsOption,
     TilingOption,
     ViewsOption,
     WeightsOption,
@@ -44,15 +50,19 @@ def predict(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
-    mask: MaskOption = None,
-    tiling: TilingOption = "spread",
-    fold: FoldOption = None,
     rule: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rule", help="One of the rules that `certify` knows; default: jury-recovery.", autocompletion=RULES
-        ),
+        typer.Option("--rule", help="One of the rules that `certify` knows; default: zoom.", autocompletion=RULES),
     ] = None,
+    defence: DefenceOption = None,
+    levels: LevelsOption = None,
+    thresholds: ThresholdsOption = None,
+    pooled: PooledOption = False,
+    last_resort: LastResortOption = None,
+    align: AlignOption = None,
+    tiling: TilingOption = None,
+    mask: MaskOption = None,
+    fold: FoldOption = None,
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
@@ -73,11 +83,14 @@ def predict(
     from certmask.cli.outputs import check_picture
     from certmask.errors import UsageError
 
-    rules = rule or ["jury-recovery"]
-    if len(rules) > 1:
-        raise UsageError(f"expected one rule, got {', '.join(rules)}")
-    choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    choices = choices.on(device, precision, batch, backend, views)
+    rules = rule or (["zoom"] if defence is None else [])
+    told = [*rules, *([str(defence)] if defence else [])]
+    if len(told) > 1:
+        raise UsageError(f"expected one rule, got {', '.join(told)}")
+    choices = Choices(
+        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, pooled, last_resort,
+        pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+    )  # fmt: skip
     choices.check()
     check_picture(draw)
     inputs, failed = _read(photos, choices)
@@ -144,7 +157,8 @@ def _explained(inputs: Mapping[int, Image.Image], choices: Choices) -> dict[int,
     from certmask.engine.margin import measured_margin
 
     with waiting("loading the model and looking through its masks"):
-        classifier, covers, fixed = choices.classifier(), choices.covers(), choices.fixed_margin()
+        classifier, fixed = choices.classifier(), choices.fixed_margin()
+        covers = choices.covers(classifier.grid)
         engine = Engine(classifier, covers)
         tensors = [to_tensor(image) for image in inputs.values()]
         (defence,) = choices.defences(covers, measured_margin(engine, tensors[:8]) if fixed is None else fixed)
