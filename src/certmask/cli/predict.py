@@ -205,9 +205,11 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
 
 def _draw(found: Found, image: Image.Image, path: Path) -> None:
     from certmask.cli.console import err
-    from certmask.report.drawing import draw_votes
+    from certmask.report.map import Map, draw_map
 
     one = found.explanation
     title = f"{found.name}{' — ALERT' if one.alert else ''}\n{one.certificate.sentence}"
-    draw_votes(image, found.defence.cover, one.votes, found.names, title, path)
+    rule, holds = found.defence.rule, one.certificate.holds
+    shown = Map(found.defence.cover, one.places, one.label, rule.unit, holds, one.weakest)
+    draw_map(image, shown, found.names, title, path)
     err.print(f"drawn in {path}", markup=False, soft_wrap=True)

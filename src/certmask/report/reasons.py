@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from certmask.certificate import Guarantee
 from certmask.results.file import Row
@@ -26,6 +26,15 @@ def shortfall(run: Run, row: Row, defence: str, class_name: Callable[[int], str]
         wrong = bare[0] != row["label"]
         reasons.append("the undefended answer is wrong already" if wrong else "the undefended answer is right")
     return "; ".join(reasons or ["why is not on record"])
+
+
+def weak_point(weakest: Row, proved: bool, levels: Sequence[Sequence[int]]) -> str:
+    """Where a proof is weakest, or fails, and by how much; ``levels`` are the masks' sizes, coarse to fine."""
+    where = "place" if len(weakest["places"]) == 1 else "pair of places"
+    lead, level = f"{weakest['lead']:.2f}".replace("-", "−"), weakest["level"]
+    masks = f", judged by masks of {levels[level][0]}×{levels[level][1]}, level {level + 1} of {len(levels)}"
+    said = f"lead {lead}{masks if level < len(levels) else ''}"
+    return f"the proof {'is weakest' if proved else 'fails'} at this {where} ({said})"
 
 
 def _votes(rule: Row, masks: int, outcome: Row, right: bool) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from certmask.certificate import Place
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
@@ -15,7 +16,7 @@ from certmask.rules.levels import Levels, jury_levels
 from certmask.rules.proof import Prover
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_of
 from certmask.rules.rule import Asking, Rule
-from certmask.rules.verdicts import LAST, Pools, settled
+from certmask.rules.verdicts import LAST, Pools, judged, settled
 from certmask.votes import BoolArray, Votes
 
 DEFAULT_THRESHOLD = 0.5
@@ -73,6 +74,25 @@ class JuryRule(Rule):
         pictures = np.repeat(votes.everyone, levels.places)
         found = yield from self._verdicts(votes, levels, pictures, places, duels=False)
         return found.reshape(-1, levels.places)
+
+    def places(self, votes: Votes) -> Asking[list[tuple[Place, ...]]]:
+        levels = self.levels(votes)
+        places = np.tile(np.arange(levels.places), votes.store.pictures)
+        pictures = np.repeat(votes.everyone, levels.places)
+        labels, leads, at = np.empty(len(places), int), np.empty(len(places)), np.empty(len(places), int)
+        left = np.arange(len(places))
+        for level, bar in enumerate((*self.bars(levels), LAST)):
+            pools = Pools(pictures[left], levels.claim_pools(places[left], level))
+            yield votes.ask(pools.passes, pools.pictures)
+            labels[left], clear = settled(self.aggregate, votes, pools, bar)
+            leads[left], at[left] = judged(self.aggregate, votes, pools).low / pools.sizes, level
+            left = left[~clear]
+            if not len(left):
+                break
+        said = zip(places.tolist(), labels.tolist(), leads.tolist(), at.tolist(), strict=True)
+        boxes = levels.boxes.tolist()
+        found = [Place(tuple(boxes[n]), levels.jury(n, level), claim, lead, level) for n, claim, lead, level in said]
+        return [tuple(found[n : n + levels.places]) for n in range(0, len(found), levels.places)]
 
     def duels(self, votes: Votes, pictures: IntArray, pairs: IntArray) -> Asking[IntArray]:
         """``R(t, u)`` of pairs of places ``[n, 2]`` of pictures ``[n]``: the class that votes name which hide both."""
