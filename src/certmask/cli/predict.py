@@ -130,6 +130,23 @@ class Found:
         """What is guaranteed about this photo with any patch put on it."""
         return f"if this photo is clean and shows {self.name}: {self.explanation.certificate.sentence}"
 
+    @property
+    def reasons(self) -> list[str]:
+        """What the answer rests on, and where the proof is weakest or failed, as far as the rule can tell."""
+        from certmask.certificate import BASES
+
+        one = self.explanation
+        told = [f"{one.basis}: {BASES[one.basis]}"] if one.basis else []
+        if one.weakest is None:
+            return told
+        places = " and ".join(
+            f"rows {top}–{bottom - 1}, columns {left}–{right - 1}" for top, bottom, left, right in one.weakest.places
+        )
+        holds = "weakest" if one.certificate.holds else "not proved"
+        level, levels = one.weakest.level + 1, len(self.defence.cover.levels)
+        at = f", settled at level {level} of {levels}" if levels > 1 else ""
+        return [*told, f"{holds} with the patch's corner in {places}: a lead of {one.weakest.lead:.2g}{at}"]
+
 
 def _read(photos: Sequence[Path], choices: Choices) -> tuple[dict[int, Image.Image], dict[int, str]]:
     """By number: the photos as the model sees them, and why others cannot be read, which is told at once."""
@@ -180,6 +197,8 @@ def _record(photo: Path, found: Found) -> dict[str, Any]:
         "certified": one.certificate.holds,
         "guarantee": one.certificate.guarantee.value,
         "meaning": found.sentence,
+        "basis": one.basis or None,
+        "weakest": one.weakest and one.weakest.describe(),
         "why": one.why(found.names),
         "passes": one.passes,
         "cover": str(found.defence.cover),
@@ -197,7 +216,8 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
         one = found.explanation
         alert = "ALERT, this may be an attack" if one.alert else "no alert"
         said = f"{escape(str(photo))}: [bold]{escape(found.name)}[/bold] ({one.label}), {alert}, {passes(one.passes)}"
-        out.print(f"{said}\n  {escape(found.sentence)}", soft_wrap=True)
+        for line in (said, *(f"  {escape(told)}" for told in (found.sentence, *found.reasons))):
+            out.print(line, soft_wrap=True)
     for defence in {found.defence.name: found.defence for _, found in answers}.values():
         if defence.guarantee is not Guarantee.NONE:
             out.print(f"by {defence.name}: {defence.cover}", soft_wrap=True)
