@@ -107,13 +107,13 @@ class Choices:
         several = [name for name in ("levels", "align", "thresholds", "pooled") if getattr(self, name)]
         masked = [name for name in self.rules if name != "undefended"]
         if self.tiling == "zoom" and single != ["tiling"]:
-            raise UsageError(f"expected levels with the tiling zoom, got {single[0]}")
+            raise UsageError(f"expected --levels with the tiling zoom, got --{single[0]}")
         if single and masked and all(listed(name).suits == "zoom" for name in masked):
-            raise UsageError(f"expected levels for {masked[0]}, which looks through masks of several, got {single[0]}")
+            raise UsageError(f"expected --levels for {masked[0]}, whose masks are of several sizes, got --{single[0]}")
         if several and not any(map(self._zooms, masked)):
-            raise UsageError(f"expected {several[0]} beside a rule of several levels, such as zoom, got none")
+            raise UsageError(f"expected --{several[0]} beside a rule of several levels, such as zoom, got none")
         if self.last_resort is not None and not any(hasattr(rule, "last_resort") for rule in rules):
-            raise UsageError(f"expected last-resort {self.last_resort} beside a rule that recovers, got none")
+            raise UsageError("expected --last-resort beside a rule that may need one, such as zoom, got none")
         if self.tuned is not None:
             self._check_tuned(self.tuned)
 

@@ -101,14 +101,14 @@ def _attacked(engine: Engine, dataset: Dataset, defences: Sequence[MaskedDefence
     from certmask.attacks import AdaptiveAttack, Descent, Job, defence_judge
     from certmask.attacks.goals import SPARE_ONE
     from certmask.defences import examine
-    from certmask.defences.demo import PATCH, PUBLISHED, UNDEFENDED, ZOOM
+    from certmask.defences.demo import PATCH, PUBLISHED, UNDEFENDED
 
     by_name = {defence.name: defence for defence in defences}
     rows = {row["image"]: row["defences"] for row in run.rows}
     proved = [
         number
         for number, sample in enumerate(dataset.samples)
-        if rows[sample.name][PUBLISHED]["certified"] and rows[sample.name][ZOOM]["certified"]
+        if all(outcome["certified"] is not False for outcome in rows[sample.name].values())
     ]
     attack = AdaptiveAttack(_surrogate(engine), by_name[PUBLISHED], Descent(STEPS), goals=(SPARE_ONE,), views=VIEWS)
     for number in proved[:TRIED]:
@@ -172,7 +172,7 @@ def _draw(attacked: Attacked, path: Path) -> None:
     from certmask.defences.demo import PATCH, UNDEFENDED, ZOOM
     from certmask.report.drawing import save_figure
 
-    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
+    figure = Figure(figsize=(7.6, 4.4), layout="constrained")
     panels = figure.subplots(1, 2)
     for axes, picture in zip(panels, (attacked.clean, attacked.picture), strict=True):
         axes.imshow(picture.permute(1, 2, 0).numpy(), interpolation="nearest")
@@ -181,6 +181,6 @@ def _draw(attacked: Attacked, path: Path) -> None:
     panels[1].add_patch(
         Rectangle((left - 0.5, top - 0.5), PATCH.width, PATCH.height, fill=False, edgecolor="red", lw=2)
     )
-    panels[0].set_title(f"clean: {attacked.names[attacked.label]}")
-    panels[1].set_title(f"attacked\nundefended: {attacked.said(UNDEFENDED)}; zoom: {attacked.said(ZOOM)}")
+    panels[0].set_title(f"clean:\n{attacked.names[attacked.label]}")
+    panels[1].set_title(f"attacked: undefended {attacked.said(UNDEFENDED)},\nzoom {attacked.said(ZOOM)}")
     save_figure(figure, path)

@@ -52,9 +52,9 @@ def plan(
     check_picture(draw)
     zoom = tiling == "zoom" or not wishes.single
     if zoom and (mask or fold):
-        raise UsageError(f"expected levels with the tiling zoom, got {'mask' if mask else 'fold'}")
+        raise UsageError(f"expected --levels with the tiling zoom, got {'--mask' if mask else '--fold'}")
     if not zoom and (levels or align):
-        raise UsageError(f"expected {'levels' if levels else 'align'} with the tiling zoom, got one cover")
+        raise UsageError(f"expected {'--levels' if levels else '--align'} with the tiling zoom, got another")
     if wishes.mask is not None:
         check_mask(wishes.mask, size)
     with asked_rightly():
