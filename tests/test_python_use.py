@@ -21,9 +21,9 @@ from certmask.cli.certify import certify as certify_command
 from certmask.cli.predict import predict as predict_command
 from certmask.defences import MaskedDefence, examine
 from certmask.defences.demo import demo_defences
+from certmask.errors import CertmaskError
 from certmask.tuning import save_defence
 from certmask.zoo import build_model
-from certmask.errors import CertmaskError
 
 COVER = cm.spread_cover(24, 4, 10, 2)
 SINGLE = cm.patchcleanser_cover(24, 5, 2)
