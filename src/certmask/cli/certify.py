@@ -12,6 +12,7 @@ from certmask.cli.options import (
     AlignOption,
     BackendOption,
     BatchOption,
+    ClaimThresholdsOption,
     DefenceOption,
     DeviceOption,
     FoldOption,
@@ -47,6 +48,7 @@ def certify(
     defence: DefenceOption = None,
     levels: LevelsOption = None,
     thresholds: ThresholdsOption = None,
+    claim_thresholds: ClaimThresholdsOption = None,
     pooled: PooledOption = False,
     last_resort: LastResortOption = None,
     align: AlignOption = None,
@@ -87,8 +89,8 @@ def certify(
 
     rules = rule or (["undefended", "zoom"] if defence is None else ["undefended"])
     choices = Choices(
-        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, pooled, last_resort,
-        pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
+        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
     )  # fmt: skip
     choices.check()
     check_continued(out)

@@ -40,6 +40,9 @@ from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliase
 COPIES = 8
 """So many times the pictures of a batch, at least, lie in memory while a network looks at them."""
 
+OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
+"""Options that only rules of several levels take."""
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -56,6 +59,7 @@ class Choices:
     levels: str | None = None
     align: int | None = None
     thresholds: str | None = None
+    claim_thresholds: str | None = None
     pooled: bool = False
     last_resort: str | None = None
     pairs: str = DEFAULT_PAIRS
@@ -104,14 +108,15 @@ class Choices:
     def _check_company(self, rules: Sequence[Rule]) -> None:
         """An error for options that no rule takes, or that exclude one another."""
         single = [name for name in ("mask", "fold", "tiling") if getattr(self, name) is not None]
-        several = [name for name in ("levels", "align", "thresholds", "pooled") if getattr(self, name)]
+        several = [name for name in OF_LEVELS if getattr(self, name)]
         masked = [name for name in self.rules if name != "undefended"]
         if self.tiling == "zoom" and single != ["tiling"]:
             raise UsageError(f"expected --levels with the tiling zoom, got --{single[0]}")
         if single and masked and all(listed(name).suits == "zoom" for name in masked):
             raise UsageError(f"expected --levels for {masked[0]}, whose masks are of several sizes, got --{single[0]}")
         if several and not any(map(self._zooms, masked)):
-            raise UsageError(f"expected --{several[0]} beside a rule of several levels, such as zoom, got none")
+            option = several[0].replace("_", "-")
+            raise UsageError(f"expected --{option} beside a rule of several levels, such as zoom, got none")
         if self.last_resort is not None and not any(hasattr(rule, "last_resort") for rule in rules):
             raise UsageError("expected --last-resort beside a rule that may need one, such as zoom, got none")
         if self.tuned is not None:
@@ -183,9 +188,9 @@ class Choices:
         if self.last_resort is not None:
             wishes["last_resort"] = self.last_resort
         if self._zooms(name):
+            bars = {"thresholds": self.thresholds, "claim_thresholds": self.claim_thresholds}
+            wishes |= {key: parse_thresholds(told) for key, told in bars.items() if told is not None}
             wishes["pooled"] = self.pooled
-            if self.thresholds is not None:
-                wishes["thresholds"] = parse_thresholds(self.thresholds)
         return row.made(sure, **wishes)
 
     def fixed_margin(self) -> Margin | None:

@@ -55,6 +55,10 @@ ThresholdsOption = Annotated[
     str | None,
     typer.Option("--thresholds", help="Lead that settles a level of zoom: 0.5, or one for each level but the last."),
 ]
+ClaimThresholdsOption = Annotated[
+    str | None,
+    typer.Option("--claim-thresholds", help="The same for single places; --thresholds is then for pairs of them."),
+]
 PooledOption = Annotated[
     bool, typer.Option("--pooled", help="Finer votes of zoom are pooled with coarser ones instead of replacing them.")
 ]

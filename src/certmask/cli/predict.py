@@ -16,6 +16,7 @@ from certmask.cli.options import (
     AlignOption,
     BackendOption,
     BatchOption,
+    ClaimThresholdsOption,
     DefenceOption,
     DeviceOption,
     DrawOption,
@@ -57,6 +58,7 @@ def predict(
     defence: DefenceOption = None,
     levels: LevelsOption = None,
     thresholds: ThresholdsOption = None,
+    claim_thresholds: ClaimThresholdsOption = None,
     pooled: PooledOption = False,
     last_resort: LastResortOption = None,
     align: AlignOption = None,
@@ -88,8 +90,8 @@ def predict(
     if len(told) > 1:
         raise UsageError(f"expected one rule, got {', '.join(told)}")
     choices = Choices(
-        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, pooled, last_resort,
-        pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
+        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
     )  # fmt: skip
     choices.check()
     check_picture(draw)

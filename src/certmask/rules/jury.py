@@ -87,7 +87,7 @@ class JuryRule(Rule):
         pictures = np.repeat(votes.everyone, levels.places)
         labels, leads, at = np.empty(len(places), int), np.empty(len(places)), np.empty(len(places), int)
         left = np.arange(len(places))
-        for level, bar in enumerate((*self.bars(levels), LAST)):
+        for level, bar in enumerate((*bars_of(self.claim_thresholds, levels), LAST)):
             pools = Pools(pictures[left], levels.claim_pools(places[left], level))
             yield votes.ask(pools.passes, pools.pictures)
             labels[left], clear = settled(self.aggregate, votes, pools, bar)
