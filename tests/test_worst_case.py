@@ -97,9 +97,13 @@ def assert_real(case: WorstCase, votes: Votes, rule: Rule, palette_classes: int)
     assert all(jury.isdisjoint(one) for one in case.turned)
     pairs = votes.of(torch.cartesian_prod(torch.arange(n), torch.arange(n)).numpy()).clone().view(n, n, palette_classes)
     for masks, output in case.turned.items():
-        i, j = masks[0], masks[-1]
-        pairs[i, j] = pairs[j, i] = output
-    assert rule.decide(Votes.from_table(cover, pairs[range(n), range(n)], pairs)) == case.decision
+        if masks:
+            i, j = masks[0], masks[-1]
+            pairs[i, j] = pairs[j, i] = output
+    attacked = Votes.from_table(cover, pairs[range(n), range(n)], pairs)
+    if () in case.turned:
+        attacked.store.add(attacked.ask(attacked.ballot.bare[None]), case.turned[()][None])
+    assert rule.decide(attacked) == case.decision
 
 
 @pytest.mark.parametrize("rule", [*SOUND, Published(), UnanimousMajority()], ids=str)
