@@ -17,9 +17,9 @@ from test_attacks import COVERS, smooth_images
 from torch import Tensor
 
 from certmask.attacks import AdaptiveAttack, Descent, Harm, Job, Surrogate, defence_judge, worst_case
-from certmask.attacks.attempts import PLACES, SEARCHED, Budget, pick_corner, place_for
+from certmask.attacks.attempts import PICKED, PLACES, SEARCHED, WEAKEST, Budget, Prospect, pick_corner, place_for, planned
 from certmask.attacks.gauntlet import Gauntlet
-from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, Juries, Places, masked_views
+from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, WIN_DUELS, Juries, Places, masked_views
 from certmask.classifier import Classifier
 from certmask.covers import Cover, spread_cover
 from certmask.defences import MaskedDefence, examine
@@ -69,7 +69,9 @@ def broken_attempts(engine: Engine, defence: MaskedDefence) -> list[str]:
     each, juries = Budget().locations - 1, Juries(defence.cover)
     images, labels = certified(engine, defence, ATTEMPTS // each)
     numbers = [number for number in range(len(images)) for _ in range(each)]
-    places = [place_for(number, location, each + 1) for number in range(len(images)) for location in range(1, each + 1)]
+    prospects = [Prospect(str(number), 0) for number in range(len(images))]
+    attempts = list(planned(defence.name, prospects, [TURN_ALL], Budget(locations=each + 1)))
+    places = [attempt.place for attempt in attempts if not attempt.searched]
     chance = np.random.default_rng(0)
     corners = torch.from_numpy(np.stack([pick_corner(place, juries, chance) for place in places]))
     attack = AdaptiveAttack(Surrogate(engine.classifier, engine=engine), defence, Descent(steps=30), views=8)
@@ -135,7 +137,7 @@ def test_a_searched_place_is_one_that_leaks_most(cover: Cover, short: int) -> No
 def test_leaks_are_what_the_engine_shows(cover: Cover, short: int) -> None:
     """By painting a patch on noise and comparing, mask by mask and corner by corner."""
     engine, juries, chance = engine_with(cover, short), Juries(cover), np.random.default_rng(0)
-    corners = np.stack([pick_corner(place, juries, chance) for place in PLACES[1:] for _ in range(4)])
+    corners = np.stack([pick_corner(place, juries, chance) for place in PICKED for _ in range(4)])
     covered = juries.members(corners)
     leaks = Surrogate(engine.classifier, engine=engine).leaks(cover, corners, covered)
     noise, (height, width) = torch.rand(1, 3, 24, 24), cover.patch.size
@@ -157,9 +159,10 @@ def test_a_leaking_jury_is_looked_through_in_every_draw() -> None:
     wishes = TURN_ALL.wish(places, np.random.default_rng(0))
     assert (wishes[leaking] == TURN).all()
     assert (wishes[covered & ~leaking] == HIDDEN).all()
-    views = masked_views(places, np.arange(len(SINGLE)), wishes, [True, True], 6, False, torch.device("cpu"))
+    defence, numbers = MaskedDefence(SINGLE, PatchCleanser()), np.arange(len(SINGLE))
+    views = masked_views(defence, places, numbers, wishes, [WIN_DUELS] * 2, 6, torch.device("cpu"))
     for seed in range(10):
-        pairs, wanted = views.draw(torch.Generator().manual_seed(seed))
+        pairs, wanted, _ = views.draw(torch.Generator().manual_seed(seed))
         own = torch.from_numpy(leaking[0])[pairs[0]]
         assert own[:3].any(dim=1).all()
         assert (wanted[0] == TURN).all()
@@ -186,10 +189,22 @@ def test_flush_and_beyond_follow_from_rectangles(cover: Cover) -> None:
 
 def test_every_kind_of_place_is_taken_within_two_images() -> None:
     locations = Budget().locations
-    planned = [[place_for(image, location, locations) for location in range(locations)] for image in range(4)]
-    assert {places[0] for places in planned} == {SEARCHED}
-    assert {*planned[0], *planned[1]} == set(PLACES)
-    assert planned[0][1:3] == ["flush", "beyond"]
+    taken = [[place_for(image, location, locations) for location in range(locations)] for image in range(4)]
+    assert {places[0] for places in taken} == {SEARCHED}
+    assert {*taken[0], *taken[1]} == set(PLACES)
+    assert taken[0][1:4] == ["flush", "beyond", "weakest"]
+
+
+def test_the_weakest_place_is_where_the_proof_is() -> None:
+    """Every location of every box has its turn, and no other; an image without one is attacked at random instead."""
+    boxes, juries, chance = ((2, 4, 5, 6), (9, 10, 0, 2)), Juries(SINGLE), np.random.default_rng(0)
+    corners = {tuple(pick_corner(WEAKEST, juries, chance, boxes).tolist()) for _ in range(60)}
+    assert corners == {(2, 5), (3, 5), (9, 0), (9, 1)}
+    told, untold = Prospect("a", 1, boxes), Prospect("b", 1)
+    places = [[attempt.place for attempt in planned("x", [one], [TURN_ALL], Budget())] for one in (told, untold)]
+    assert places[0][3] == WEAKEST
+    assert WEAKEST not in places[1]
+    assert places[1][3] == "random"
 
 
 # ---------------------------------------------------------------------------------------------- the table of sabotage
