@@ -21,8 +21,8 @@ from certmask.results.file import Row
 
 RANKS = 3
 """Restarts of one place go for the best, second-best and third-best wrong class in turn."""
-SEARCHED, WEAKEST, RANDOM = "searched", "weakest", "random"
-PLACES = (SEARCHED, "flush", "beyond", WEAKEST, RANDOM, "lowest fold", "border")
+SEARCHED, WEAKEST = "searched", "weakest"
+PLACES = (SEARCHED, "flush", "beyond", WEAKEST, "random", "lowest fold", "border")
 """Kinds of places, in the order in which a gauntlet takes them; each image goes on where the one before stopped."""
 
 
@@ -121,19 +121,17 @@ def planned(
 ) -> Iterator[Attempt]:
     """All attempts on these images, for goals in turn."""
     for number, prospect in enumerate(prospects):
+        kinds = [kind for kind in PLACES[1:] if kind != WEAKEST or prospect.weakest]
         for location in range(budget.locations):
-            place = place_for(number, location, budget.locations)
-            if place == WEAKEST and not prospect.weakest:
-                place = RANDOM
+            place = place_for(number, location, budget.locations, kinds)
             for restart in range(budget.restarts):
                 goal = goals[(number + location + restart) % len(goals)]
                 what = (defence, prospect.image, prospect.label, location, restart, goal, place, prospect.weakest)
                 yield Attempt(*what, certified)
 
 
-def place_for(image: int, location: int, locations: int) -> str:
+def place_for(image: int, location: int, locations: int, others: Sequence[str] = PLACES[1:]) -> str:
     """The first place of every image is searched; the other kinds take turns over the places of all images."""
-    others = PLACES[1:]
     return SEARCHED if not location else others[(image * (locations - 1) + location - 1) % len(others)]
 
 

@@ -277,17 +277,17 @@ def masked_views(
 
     The picture without masks is one more where an attempt's goal is ``unmasked``.
     """
-    cover = defence.cover
-    unmasked = np.array([[TURN if goal.unmasked else HIDDEN] for goal in goals], dtype=np.int8)
-    levels = levels_of(cover)
+    cover, unmasked = defence.cover, np.array([goal.unmasked for goal in goals])
+    levels, more = levels_of(cover), int(unmasked.any())
     shares = len(cover) / np.bincount(levels)[levels] / (levels.max() + 1)
+    bare = np.where(unmasked, TURN, HIDDEN).astype(np.int8)[:, None]
     told = (
-        np.concatenate([wishes, unmasked], axis=1),
-        np.pad(places.leaking, ((0, 0), (0, 1))),
-        np.append(numbers, BARE_VIEW),
-        np.pad(_together(cover, one_grid_at_a_time(defence.rule, cover)), (0, 1)),
-        np.append(shares, shares.sum() / count).astype(np.float32),
-        np.append(settling_logits(defence.rule, cover), np.float32(0)),
+        np.concatenate([wishes, bare], axis=1)[:, : len(cover) + more],
+        np.pad(places.leaking, ((0, 0), (0, more))),
+        np.pad(numbers, (0, more), constant_values=BARE_VIEW),
+        np.pad(_together(cover, one_grid_at_a_time(defence.rule, cover)), (0, more)),
+        np.pad(shares, (0, more), constant_values=shares.sum() / count).astype(np.float32),
+        np.pad(settling_logits(defence.rule, cover), (0, more)),
         np.array([goal.pairs for goal in goals]),
     )
     wished, leaking, named, together, drawn, bars, paired = (torch.from_numpy(part).to(device) for part in told)

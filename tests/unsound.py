@@ -1,0 +1,45 @@
+"""Rules that are broken on purpose, for attacks to break."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from certmask.geometry import IntArray
+from certmask.rules import JuryRecovery
+from certmask.rules.levels import Levels
+from certmask.rules.rule import Asking, Proofs
+from certmask.rules.verdicts import Pools, settled
+from certmask.votes import Votes
+
+SURE = 0.5
+
+
+class BareGate(JuryRecovery):
+    """Unsound on purpose: the bare picture's lead, which a patch may change, says which level judges every place.
+
+    Where the clean picture is sure, the finest level is proved right; a patch makes it unsure, and the coarsest decides.
+    """
+
+    def _verdicts(
+        self, votes: Votes, levels: Levels, pictures: IntArray, things: IntArray, duels: bool
+    ) -> Asking[IntArray]:
+        bare = votes.ballot.bare[None]
+        yield votes.ask(bare, np.unique(pictures))
+        sure = votes.heads(bare, pictures).lead[:, 0] > SURE
+        verdicts = np.empty(len(things), dtype=np.int64)
+        for level, some in ((len(levels) - 1, sure), (0, ~sure)):
+            if some.any():
+                own = things[some]
+                passes = levels.pair_pools(own, level) if duels else levels.claim_pools(own, level)
+                pools = Pools(pictures[some], passes)
+                yield votes.ask(pools.passes, pools.pictures)
+                verdicts[some], _ = settled(self.aggregate, votes, pools)
+        return verdicts
+
+    def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
+        opponents = self.levels(votes).opponents
+        claims = yield from self.claims(votes)
+        pairs = np.tile(opponents, (len(labels), 1))
+        duels = yield from self.duels(votes, np.repeat(votes.everyone, len(opponents)), pairs)
+        said = np.concatenate([claims, duels.reshape(len(labels), -1)], axis=1)
+        return Proofs(np.asarray((said == labels[:, None]).all(axis=1)), [None] * len(labels))
