@@ -476,7 +476,7 @@ def test_views_of_levels_are_shared_out_and_never_mixed() -> None:
     corners = np.stack([pick_corner("random", juries, chance) for _ in range(20)])
     places = Places(juries, corners, np.zeros((20, len(ZOOM)), dtype=bool))
     wishes, numbers = LAST_RESORT.wish(places, chance), np.arange(len(ZOOM))
-    defence = MaskedDefence(ZOOM, JuryRecovery("all", thresholds=(0.3, 0.6)))
+    defence = MaskedDefence(ZOOM, JuryRecovery("all", thresholds=(0.3, 0.6), claim_thresholds=(0.1, 0.2)))
     views = masked_views(defence, places, numbers, wishes, [LAST_RESORT] * 20, 4, torch.device("cpu"))
     drawn = [views.draw(torch.Generator().manual_seed(seed)) for seed in range(40)]
     pairs = torch.cat([one.pairs.flatten(0, 1) for one in drawn]).numpy()
@@ -487,22 +487,21 @@ def test_views_of_levels_are_shared_out_and_never_mixed() -> None:
     assert (pairs[:, 0] != pairs[:, 1]).any()
     shares = np.bincount(levels[pairs[:, 0]] + 1) / len(pairs)
     assert (shares > 0.15).all()
-    expected = np.array([0.0, 2 * np.arctanh(0.3), 2 * np.arctanh(0.6), 0.0])
-    assert np.allclose(bars, expected[levels[pairs[:, 0]] + 1])
+    expected = 2 * np.arctanh([[0.0, 0.1, 0.2, 0.0], [0.0, 0.3, 0.6, 0.0]])
+    assert np.allclose(bars, expected[(pairs[:, 0] != pairs[:, 1]).astype(int), levels[pairs[:, 0]] + 1])
 
 
 @given(st.lists(st.floats(-9, 9), min_size=2, max_size=6), st.floats(0, 1.5))
 def test_logits_that_settle_nothing(logits: list[float], threshold: float) -> None:
     """A vote that leads by no more logits than that does not lead by more than the threshold, either."""
-    bar = float(settling_logits(JuryDetection(thresholds=threshold), ZOOM)[0])
+    bar = float(settling_logits(JuryDetection(thresholds=threshold), ZOOM)[0, 0])
     votes = torch.tensor(logits, dtype=torch.float64)
     first, second = votes.topk(2).values.tolist()
     likely, next_likely = votes.softmax(dim=0).topk(2).values.tolist()
     assert likely - next_likely <= threshold + 1e-6 or first - second > bar - 1e-6
-    assert settling_logits(JuryDetection("mean log-probability", thresholds=threshold), ZOOM)[0] == np.float32(
-        threshold
-    )
-    assert settling_logits(JuryDetection(thresholds=threshold), ZOOM)[-1] == 0
+    odds = JuryDetection("mean log-probability", thresholds=threshold)
+    assert (settling_logits(odds, ZOOM)[:, 0] == np.float32(threshold)).all()
+    assert (settling_logits(odds, ZOOM)[:, -1] == 0).all()
     assert not settling_logits(PatchCleanser(), ZOOM).any()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from certmask.geometry import IntArray
 from certmask.rules import JuryRecovery
-from certmask.rules.levels import Levels
+from certmask.rules.levels import PoolsOf
 from certmask.rules.rule import Asking, Proofs
 from certmask.rules.verdicts import Pools, settled
 from certmask.votes import Votes
@@ -17,21 +19,20 @@ SURE = 0.5
 class BareGate(JuryRecovery):
     """Unsound on purpose: the bare picture's lead, which a patch may change, says which level judges every place.
 
-    Where the clean picture is sure, the finest level is proved right; a patch makes it unsure, and the coarsest decides.
+    Where the clean picture is sure, the finest level is proved right; a patch makes it unsure, and the coarsest
+    decides.
     """
 
     def _verdicts(
-        self, votes: Votes, levels: Levels, pictures: IntArray, things: IntArray, duels: bool
+        self, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
     ) -> Asking[IntArray]:
         bare = votes.ballot.bare[None]
         yield votes.ask(bare, np.unique(pictures))
         sure = votes.heads(bare, pictures).lead[:, 0] > SURE
         verdicts = np.empty(len(things), dtype=np.int64)
-        for level, some in ((len(levels) - 1, sure), (0, ~sure)):
+        for level, some in ((len(bars), sure), (0, ~sure)):
             if some.any():
-                own = things[some]
-                passes = levels.pair_pools(own, level) if duels else levels.claim_pools(own, level)
-                pools = Pools(pictures[some], passes)
+                pools = Pools(pictures[some], pools_of(things[some], level))
                 yield votes.ask(pools.passes, pools.pictures)
                 verdicts[some], _ = settled(self.aggregate, votes, pools)
         return verdicts

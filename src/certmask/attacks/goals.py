@@ -202,7 +202,7 @@ class Views:
     Masks that hide the patch are never drawn: no step through them changes anything. Masks that should hide it and leak
     have a share of the views in every draw. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says
     how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines, ``shares``
-    ``[masks]`` how often each is drawn, ``bars`` ``[masks]`` how many logits settle a question there.
+    ``[masks]`` how often each is drawn, ``bars`` ``[2, masks]`` how many logits settle a claim, and a duel.
     """
 
     wishes: Tensor
@@ -224,7 +224,9 @@ class Views:
         second = self._partners(first, chance)
         wish = torch.stack([self.wishes.gather(1, first), self.wishes.gather(1, second)])
         wanted = torch.where((wish == HIDDEN).any(dim=0), HIDDEN, wish.amax(dim=0))
-        return Drawn(self.numbers[torch.stack([first, second], dim=-1)], wanted, self.bars[first])
+        return Drawn(
+            self.numbers[torch.stack([first, second], dim=-1)], wanted, self.bars[(first != second).long(), first]
+        )
 
     def _leaks_first(self, drawn: Tensor, chance: torch.Generator) -> Tensor:
         """The masks that were drawn ``[n, views]``; where some leak, the first views are given to those."""
@@ -261,7 +263,9 @@ def bare_views(count: int, device: torch.device) -> Views:
     wishes = torch.full((count, 1), TURN, dtype=torch.int8, device=device)
     one = torch.ones(1, device=device)
     alone, nobody = one.bool(), torch.tensor([BARE_VIEW], device=device)
-    return Views(wishes, wishes < TURN, nobody, alone[None], one, 0 * one, alone.expand(count), 1)
+    return Views(
+        wishes, wishes < TURN, nobody, alone[None], one, torch.zeros(2, 1, device=device), alone.expand(count), 1
+    )
 
 
 def masked_views(
@@ -287,7 +291,7 @@ def masked_views(
         np.pad(numbers, (0, more), constant_values=BARE_VIEW),
         np.pad(_together(cover, one_grid_at_a_time(defence.rule, cover)), (0, more)),
         np.pad(shares, (0, more), constant_values=shares.sum() / count).astype(np.float32),
-        np.pad(settling_logits(defence.rule, cover), (0, more)),
+        np.pad(settling_logits(defence.rule, cover), ((0, 0), (0, more))),
         np.array([goal.pairs for goal in goals]),
     )
     wished, leaking, named, together, drawn, bars, paired = (torch.from_numpy(part).to(device) for part in told)

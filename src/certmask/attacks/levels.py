@@ -10,7 +10,7 @@ import numpy.typing as npt
 from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules import Rule
-from certmask.rules.jury import JuryRule
+from certmask.rules.jury import JuryRule, bars_of
 
 SURE = 1 - 1e-6
 """A lead of probabilities that counts as certain: no number of logits reaches 1."""
@@ -25,22 +25,22 @@ def levels_of(cover: Cover) -> IntArray:
     return found
 
 
-def thresholds_of(rule: Rule, cover: Cover) -> tuple[float, ...]:
-    """The threshold of each level but the last; none where the rule or the cover knows no levels."""
+def thresholds_of(rule: Rule, cover: Cover) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The thresholds of claims and those of duels, for each level but the last; none where there are no levels."""
     if not isinstance(rule, JuryRule) or not cover.levels:
-        return ()
-    given = rule.thresholds
-    return given if isinstance(given, tuple) else (given,) * (len(cover.levels) - 1)
+        return (), ()
+    return bars_of(rule.claim_thresholds, cover.levels), bars_of(rule.thresholds, cover.levels)
 
 
 def settling_logits(rule: Rule, cover: Cover) -> npt.NDArray[np.float32]:
-    """By how many logits a class must lead under each mask alone to settle its question there, at least, ``[masks]``.
+    """By how many logits a class must lead under each mask to settle a claim, and a duel, at least: ``[2, masks]``.
 
     A vote whose first class leads the second by no more leaves its question to a finer level; at the last one any lead
     will do.
     """
-    bars = [float(bar) if rule.unit == "logarithm" else 2 * atanh(min(bar, SURE)) for bar in thresholds_of(rule, cover)]
-    return np.array([*bars, 0.0], dtype=np.float32)[np.minimum(levels_of(cover), len(bars))]
+    logits = float if rule.unit == "logarithm" else lambda bar: 2 * atanh(min(bar, SURE))
+    bars = np.array([[*map(logits, own), 0.0] for own in thresholds_of(rule, cover)], dtype=np.float32)
+    return bars[:, np.minimum(levels_of(cover), bars.shape[1] - 1)]
 
 
 def one_grid_at_a_time(rule: Rule, cover: Cover) -> bool:

@@ -154,7 +154,7 @@ def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[St
     more masks; side with the jury of one other district wherever it takes part, so that one dissenter wins all duels
     but those out of reach. Where there are levels, what is known to push votes across thresholds."""
     free, districts = game.free_masks, game.votes.cover.districts
-    if thresholds_of(game.rule, game.votes.cover):
+    if any(thresholds_of(game.rule, game.votes.cover)):
         yield from level_strategies(game)
     for row in range(len(game.palette)):
         yield turning(free, row)

@@ -113,7 +113,8 @@ def _worst(cases: Iterable[WorstCase]) -> WorstCase:
 def _outputs(votes: Votes, rule: Rule, label: int) -> Tensor:
     """What an attacker chooses from, where nobody says otherwise, ``[rows, classes]``."""
     classes, count = _relevant_classes(votes, label), votes.outputs.shape[1]
-    return torch.cat([outputs_for(classes, count), outputs_at(thresholds_of(rule, votes.cover), classes, count)])
+    thresholds = [*chain(*thresholds_of(rule, votes.cover))]
+    return torch.cat([outputs_for(classes, count), outputs_at(thresholds, classes, count)])
 
 
 def _relevant_classes(votes: Votes, label: int) -> list[int]:
