@@ -1,81 +1,177 @@
-"""Certifies photos under eight defences of one model, then attacks everything that was certified.
+"""Certifies photos under defences of one model until enough are certified, then attacks what was certified.
 
-    python -m benchmarks.gauntlet DATA --model deit_tiny_patch16_224 --weights FILE --out results/attacks/deit-tiny
+    PYTHONPATH=src python benchmarks/gauntlet.py --model deit_tiny_patch16_224 --weights FILE --data FOLDER \\
+        --defence zoom --attempts 300 --uncertified 300 --seconds 540 --out results/attacks/zoom-deit-tiny
 
-writes ``OUT-certified.jsonl`` and ``OUT-attempts.jsonl``, both append-only: a run that was cut off goes on.
+writes ``OUT-certified.jsonl``, ``OUT-attempts.jsonl`` and, for ``--uncertified``, ``OUT-uncertified.jsonl``: attempts
+on photos that are answered rightly and not certified, for either last resort. All are append-only: a run that was cut
+off, or whose ``--seconds`` are over, goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from certmask.attacks.attempts import Budget
-from certmask.attacks.gauntlet import strength
+from certmask.attacks.gauntlet import Gauntlet, strength
 from certmask.attacks.target import Target
-from certmask.certification import certify_run, photo_margin
-from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover
-from certmask.data import load_dataset
+from certmask.certification import certified_rows, photo_margin, recorded, recorded_margin, run_header
+from certmask.covers import minimal_cover, offset_cover, patchcleanser_cover, spread_cover, zoom_cover
+from certmask.data import Dataset, load_dataset
 from certmask.defences import MaskedDefence
+from certmask.defences.protocol import engine_covers
 from certmask.engine import Engine
 from certmask.report.tables import brief_table, markdown_grid
 from certmask.results.columns import ATTACK_COLUMNS, attack_figures
-from certmask.results.file import read_results
+from certmask.results.file import ResultsFile, Row
+from certmask.results.run import Run, check_begun
 from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
 from certmask.zoo import class_aliases, framing_of, load_classifier
 
-PATCH = Patch(32, 32)
+SHARE = 7
+"""The patch's side is this part of the picture's: 32 of 224, 5 of 32."""
+UNDEFENDED = "undefended"
 
 
-def defences(margin: float) -> list[MaskedDefence]:
-    """The paper's own setting, its rule with k = 1, and every rule with a guarantee, against a 32×32 patch on 224."""
-    single, fourfold = minimal_cover(224, PATCH, 64), spread_cover(224, PATCH, 80, 2)
+def defences(side: int, margin: float, align: int | None = None) -> list[MaskedDefence]:
+    """The published rule as its paper has it and with k = 1, and every rule with a guarantee, against a 2 % patch."""
+    patch = Patch(-(-side // SHARE), -(-side // SHARE))
+    small, middle, large = (-(-side * part // 14) for part in (3, 4, 5))
+    single, fourfold = minimal_cover(side, patch, middle), spread_cover(side, patch, large, 2)
+    zoom = zoom_cover(side, patch, align=align)
     return [
-        MaskedDefence(single, Undefended(), "undefended"),
-        MaskedDefence(offset_cover(224, PATCH, 48, (2, 3)), Published(margin), "published rule k=6, mask 48"),
-        MaskedDefence(single, Published(margin), "published rule k=1, mask 64"),
-        MaskedDefence(fourfold, JuryDetection(margin=margin), "jury detection k=4, mask 80"),
-        MaskedDefence(single, MinorityReports(0.5, margin), "minority reports, mask 64"),
-        MaskedDefence(single, JuryRecovery("all", margin=margin), "jury recovery k=1, mask 64"),
-        MaskedDefence(fourfold, JuryRecovery("aligned", margin=margin), "jury recovery k=4, mask 80"),
-        MaskedDefence(patchcleanser_cover(224, PATCH, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
+        MaskedDefence(single, Undefended(), UNDEFENDED),
+        MaskedDefence(zoom, JuryRecovery(margin=margin), "zoom"),
+        MaskedDefence(zoom, JuryDetection(margin=margin), "zoom detection"),
+        MaskedDefence(offset_cover(side, patch, small, (2, 3)), Published(margin), f"published rule k=6, mask {small}"),
+        MaskedDefence(single, Published(margin), f"published rule k=1, mask {middle}"),
+        MaskedDefence(fourfold, JuryDetection(margin=margin), f"jury detection k=4, mask {large}"),
+        MaskedDefence(single, MinorityReports(0.5, margin), f"minority reports, mask {middle}"),
+        MaskedDefence(single, JuryRecovery("all", margin=margin), f"jury recovery k=1, mask {middle}"),
+        MaskedDefence(fourfold, JuryRecovery("aligned", margin=margin), f"jury recovery k=4, mask {large}"),
+        MaskedDefence(patchcleanser_cover(side, patch, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
     ]
 
 
-def main() -> None:
+def chosen(side: int, margin: float, names: Sequence[str], align: int | None) -> list[MaskedDefence]:
+    """The undefended model, which shows how strong the attack is, and the defences of these names; all, without any."""
+    every = defences(side, margin, align)
+    unknown = set(names) - {defence.name for defence in every}
+    if unknown:
+        raise SystemExit(f"expected --defence among {', '.join(d.name for d in every)}, got {', '.join(unknown)}")
+    return [defence for defence in every if not names or defence.name in (UNDEFENDED, *names)]
+
+
+def shuffled(dataset: Dataset) -> Dataset:
+    """The same photos in an order that favours no class, so that a run may stop when it has enough of them."""
+    order = np.random.default_rng(0).permutation(len(dataset))
+    return replace(dataset, samples=tuple(dataset.samples[number] for number in order))
+
+
+def enough(rows: Sequence[Row], names: Sequence[str], certified: int, uncertified: int) -> bool:
+    """Whether every defence has certified so many photos, and has left so many that it answers rightly."""
+    for name in names:
+        outcomes = [(row["defences"][name], row["label"]) for row in rows]
+        proved = sum(bool(outcome["certified"]) for outcome, _ in outcomes)
+        left = sum(not o["certified"] and not o["alert"] and o["label"] == label for o, label in outcomes)
+        if proved < certified or left < uncertified:
+            return False
+    return True
+
+
+def certify(
+    engine: Engine, dataset: Dataset, found: Sequence[MaskedDefence], options: argparse.Namespace, path: Path
+) -> int:
+    """Certify photo after photo until there are enough to attack; return how many were looked at."""
+    names = [defence.name for defence in found if defence.name != UNDEFENDED]
+    wanted = (names, -(-options.attempts // options.places), -(-options.uncertified // options.places))
+    with ResultsFile(path, run_header(engine, dataset, found)) as results:
+        check_begun(path, results.header, results.rows)
+        rows = certified_rows(engine, dataset.without(frozenset(row["image"] for row in results.rows)), found)
+        while not enough(results.rows, *wanted) and (row := next(rows, None)) is not None:
+            results.write(row)
+        rows.close()
+        return len(results.rows)
+
+
+def told(name: str, attempts: Run) -> None:
+    print(markdown_grid(brief_table(name, ATTACK_COLUMNS, attack_figures(attempts))), flush=True)
+
+
+def attacked(gauntlet: Gauntlet, end: float) -> Run:
+    """All attempts for which there is time, with what became of them on the way."""
+    made = 0
+
+    def progress(more: int) -> None:
+        nonlocal made
+        made += more
+        print(f"{made} of {len(gauntlet.attempts)} attempts, {end - time.monotonic():.0f} s left", flush=True)
+
+    return gauntlet.attack(progress, end - time.monotonic())
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("data")
+    parser.add_argument("--data", required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--weights")
-    parser.add_argument("--images", type=int, default=160, help="photos to certify")
-    parser.add_argument("--attacked", type=int, default=30, help="certified images to attack per defence")
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--defence", action="append", default=[], help="may be given more than once; all by default")
+    parser.add_argument("--align", type=int, help="what edges of zoom's masks are multiples of; the model's tokens")
+    parser.add_argument("--images", type=int, help="photos to certify at most, all of them by default")
+    parser.add_argument("--attempts", type=int, default=150, help="on certified photos, per defence")
+    parser.add_argument("--uncertified", type=int, default=0, help="on photos that are not, per last resort")
     parser.add_argument("--places", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--views", type=int, default=16)
+    parser.add_argument("--at-once", type=int)
+    parser.add_argument("--precision", default="auto")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further attempts after so long")
     parser.add_argument("--out", required=True)
-    options = parser.parse_args()
-    certified = Path(f"{options.out}-certified.jsonl")
-    classifier = load_classifier(options.model, options.weights, device=options.device)
-    dataset = load_dataset(options.data, class_aliases(classifier), framing_of(options.model)).spread(options.images)
-    engine = Engine(classifier, [defence.cover for defence in defences(0.0)])
-    if certified.is_file():
-        margin = max(s["rule"]["margin"] for s in read_results(certified)[0]["defences"].values())
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    end = time.monotonic() + options.seconds
+    path = Path(f"{options.out}-certified.jsonl")
+    classifier = load_classifier(options.model, options.weights, device=options.device, precision=options.precision)
+    dataset = load_dataset(options.data, class_aliases(classifier), framing_of(options.model))
+    dataset = shuffled(dataset.spread(options.images))
+    align = options.align or (classifier.grid if classifier.grid > 1 else None)
+    side = classifier.size[0]
+    header, _ = recorded(path)
+    if header:
+        margin = recorded_margin(header)
     else:
-        margin = photo_margin(engine, dataset).probability
-    chosen = defences(margin)
-    engine = Engine(classifier, [defence.cover for defence in chosen])
-    certify_run(engine, dataset, chosen, certified)
-    print(f"{options.model}: {len(dataset)} photos certified, margin {margin:.3g}")
-    weights = None if options.weights is None else Path(options.weights)
-    out = Path(f"{options.out}-attempts.jsonl")
-    target = Target(certified, options.data, out, options.model, weights, options.device)
-    budget = Budget(options.attacked, options.places, 1, options.steps, options.views)
-    attempts = target.gauntlet(budget, save=2).attack()
-    print(markdown_grid(brief_table(options.model, ATTACK_COLUMNS, attack_figures(attempts))))
+        margin = photo_margin(Engine(classifier, engine_covers(chosen(side, 0.0, options.defence, align))), dataset)
+    found = chosen(side, margin.probability, options.defence, align)
+    count = certify(Engine(classifier, engine_covers(found)), dataset, found, options, path)
+    print(f"{options.model}: {count} photos looked at, margin {margin.probability:.3g}", flush=True)
+
+    def target(kind: str, *rules: str) -> Target:
+        out = Path(f"{options.out}-{kind}.jsonl")
+        return Target(path, options.data, out, options.model, options.weights, options.device, rules)
+
+    def budget(attempts: int) -> Budget:
+        return Budget(-(-attempts // options.places), options.places, 1, options.steps, options.views)
+
+    aim = target("attempts")
+    attempts = attacked(aim.gauntlet(budget(options.attempts), at_once=options.at_once, save=2), end)
+    told(options.model, attempts)
     print(strength(attempts))
-    target.check_proofs(attempts)
+    if options.uncertified:
+        rules = [defence.name for defence in found if "last_resort" in defence.rule.describe()]
+        left = target("uncertified", *rules)
+        told(options.model, attacked(left.uncertified(budget(options.uncertified), at_once=options.at_once), end))
+    aim.check_proofs(attempts)
 
 
 if __name__ == "__main__":

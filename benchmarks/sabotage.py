@@ -30,10 +30,11 @@ from certmask.attacks.gauntlet import Gauntlet
 from certmask.attacks.target import Target
 from certmask.attacks.vote_game import VoteGame
 from certmask.attacks.worst_case import worst_case
-from certmask.certificate import Decision
+from certmask.certificate import Decision, Guarantee
 from certmask.certification import certify_run
 from certmask.classifier import Classifier
-from certmask.covers import Cover, default_cover, patchcleanser_cover, spread_cover
+from certmask.covers import Cover, patchcleanser_cover, spread_cover, zoom_cover
+from certmask.covers.default import suited_cover
 from certmask.data import Dataset, load_dataset
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
@@ -42,8 +43,11 @@ from certmask.engine.masking import MaskTable
 from certmask.geometry import IntArray
 from certmask.results.file import ResultsFile, Row, provenance
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser
-from certmask.rules.rule import Asking, majority
-from certmask.rules.tournament import Duelling, double_masking, tournament
+from certmask.rules.jury import JuryRule
+from certmask.rules.levels import PoolsOf
+from certmask.rules.rule import Asking, Proofs, majority
+from certmask.rules.tournament import Duelling, Referee, double_masking, side_by_side, tournament
+from certmask.rules.verdicts import Pools, settled
 from certmask.threat import Patch
 from certmask.votes import Votes, VoteStore
 from certmask.zoo import class_aliases, framing_of, load_classifier
@@ -56,15 +60,18 @@ TOGETHER = {"cuda": 50, "cpu": 4}
 """Attempts that are made before their outcomes are looked at."""
 AT_ONCE = {"cuda": 50, "cpu": 1}
 """Attempts that descend together: small networks leave a GPU time for many."""
+SURE = 0.5
+"""A lead of the bare picture that a faulty gate takes for certainty."""
 WAYS = ("pixels", "votes")
-RECOVERY = ("jury recovery k=1", "jury recovery k=4", "PatchCleanser 4×4")
-EVERY = ("jury detection k=1", "jury detection k=4", *RECOVERY)
+LEVELLED = ("zoom detection", "zoom recovery")
+RECOVERY = ("jury recovery k=1", "jury recovery k=4", "PatchCleanser 4×4", LEVELLED[1])
+EVERY = ("jury detection k=1", "jury detection k=4", *RECOVERY, LEVELLED[0])
 
 
 def defences(side: int) -> list[MaskedDefence]:
-    """What is sabotaged: both jury rules with one mask per place and with four, and PatchCleanser."""
+    """What is sabotaged: both jury rules with one mask per place, with four, and with levels, and PatchCleanser."""
     threat = Patch(-(-side // SHARE), -(-side // SHARE))
-    fourfold = default_cover(side, threat)
+    fourfold, zoom = suited_cover((side, side), threat, suits="many"), zoom_cover(side, threat)
     single = spread_cover(side, threat, fourfold.mask)
     return [
         MaskedDefence(single, JuryDetection(margin=MARGIN), EVERY[0]),
@@ -72,6 +79,8 @@ def defences(side: int) -> list[MaskedDefence]:
         MaskedDefence(single, JuryRecovery("all", margin=MARGIN), EVERY[2]),
         MaskedDefence(fourfold, JuryRecovery("aligned", margin=MARGIN), EVERY[3]),
         MaskedDefence(patchcleanser_cover(side, threat, 4), PatchCleanser(margin=MARGIN), EVERY[4]),
+        MaskedDefence(zoom, JuryRecovery(margin=MARGIN), LEVELLED[1]),
+        MaskedDefence(zoom, JuryDetection(margin=MARGIN), LEVELLED[0]),
     ]
 
 
@@ -162,12 +171,17 @@ Game = Callable[[IntArray], Duelling[Decision]]
 
 
 def duels(change: Callable[[Game, int], Game]) -> Callable[[int], Patches]:
-    """The second round of every recovery rule is changed."""
+    """The second round of every recovery rule is changed; that of juries is played picture by picture."""
 
     def patches(seed: int) -> Patches:
+        game = change(tournament, seed)
+
+        def faulty(votes: Votes, claims: IntArray, referee: Referee, last_resort: str) -> Asking[list[Decision]]:
+            return side_by_side(map(game, claims), referee)
+
         return [
             ("certmask.rules.patchcleanser.double_masking", change(double_masking, seed)),
-            ("certmask.rules.jury_recovery.tournament", change(tournament, seed)),
+            ("certmask.rules.jury_recovery.recovered", faulty),
         ]
 
     return patches
@@ -224,6 +238,39 @@ def alert_swallowed(_: int) -> Patches:
     return [("certmask.rules.jury_detection.JuryDetection.deciding", faulty)]
 
 
+def gate_on_the_bare_picture(_: int) -> Patches:
+    """Where the bare picture is sure, the finest level judges every place, else the coarsest; so does the proof."""
+
+    def verdicts(
+        self: JuryRule, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
+    ) -> Asking[IntArray]:
+        bare = votes.ballot.bare[None]
+        yield votes.ask(bare, np.unique(pictures))
+        sure = votes.heads(bare, pictures).lead[:, 0] > SURE
+        found = np.empty(len(things), dtype=np.int64)
+        for level, some in ((len(bars), sure), (0, ~sure)):
+            if some.any():
+                pools = Pools(pictures[some], pools_of(things[some], level))
+                yield votes.ask(pools.passes, pools.pictures)
+                found[some], _ = settled(self.aggregate, votes, pools)
+        return found
+
+    def proving(self: JuryRule, votes: Votes, labels: IntArray) -> Asking[Proofs]:
+        said = yield from self.claims(votes)
+        if isinstance(self, JuryRecovery):
+            opponents = self.levels(votes).opponents
+            pictures, pairs = np.repeat(votes.everyone, len(opponents)), np.tile(opponents, (len(labels), 1))
+            duels = yield from self.duels(votes, pictures, pairs)
+            said = np.concatenate([said, duels.reshape(len(labels), -1)], axis=1)
+        return Proofs(np.asarray((said == labels[:, None]).all(axis=1)), [None] * len(labels))
+
+    return [
+        ("certmask.rules.jury.JuryRule._verdicts", verdicts),
+        ("certmask.rules.jury_recovery.JuryRecovery.proving", proving),
+        ("certmask.rules.jury_detection.JuryDetection.proving", proving),
+    ]
+
+
 FAULTS = [
     Fault("none", lambda _: []),
     *(Fault(f"right edge painted {n} px short", painted(short_on_the_right(n))) for n in (1, 2, 4)),
@@ -234,7 +281,8 @@ FAULTS = [
     Fault("majority overrules", duels(overruled), RECOVERY, rule=True),
     Fault("duels with one opponent left out", duels(one_opponent_left_out), RECOVERY, rule=True),
     Fault("one duel left out", duels(one_duel_left_out), RECOVERY, rule=True),
-    Fault("alert swallowed", alert_swallowed, EVERY[:2], rule=True),
+    Fault("alert swallowed", alert_swallowed, (*EVERY[:2], LEVELLED[0]), rule=True),
+    Fault("bare picture chooses the level", gate_on_the_bare_picture, LEVELLED, rule=True),
 ]
 
 
@@ -310,6 +358,13 @@ class Laboratory:
 
         def program(_: list[int], store: VoteStore) -> Asking[list[Votes]]:
             yield from defence.certifying(engine, store, np.array([label]))
+            votes = engine.votes(defence.cover, store)
+            yield votes.ask(votes.ballot.bare[None])
+            for levels in [*votes.ballot.levels.values()] if defence.cover.levels else ():
+                for level in range(len(levels)):
+                    yield votes.ask(levels.claim_pools(np.arange(levels.places), level).reshape(1, -1))
+                    if defence.guarantee is Guarantee.RECOVERY:
+                        yield votes.ask(levels.pair_pools(levels.opponents, level).reshape(1, -1))
             store.probabilities = store.probabilities.cpu()
             return [engine.votes(defence.cover, store)]
 

@@ -28,25 +28,32 @@ from certmask.attacks import (
     classifier_judge,
     defence_judge,
 )
-from certmask.attacks.attempts import PLACES, pick_corner
+from certmask.attacks.attempts import PICKED, pick_corner
 from certmask.attacks.goals import (
     BARE_PICTURE,
+    DOUBT,
+    DOUBT_FIRST,
     EXACTLY_K,
     GOALS,
     HIDDEN,
     KEEP,
+    LAST_RESORT,
+    LEVEL_GOALS,
+    SETTLE,
     SPARE_ONE,
     TURN,
     TURN_ALL,
     WIN_DUELS,
+    Goal,
     Juries,
     Places,
     goals_against,
     masked_views,
 )
+from certmask.attacks.levels import levels_of, settling_logits
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier, weights_digest
-from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover
+from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover, zoom_cover
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
@@ -58,6 +65,7 @@ SPREAD = spread_cover(24, Patch(6, 6), 12, 2)
 WRAPPED = offset_cover(24, Patch(5, 5), 15, (1, 2))
 REPLICATED = replicated_cover(24, Patch(5, 5), 15, (1, 2))
 COVERS = (SPREAD, WRAPPED, REPLICATED)
+ZOOM = zoom_cover(24, Patch(6, 6), (2, 3, 6))
 
 
 @pytest.fixture
@@ -417,11 +425,12 @@ def test_views_never_show_what_the_patch_cannot_change(cover: Cover) -> None:
     juries, chance = Juries(cover), np.random.default_rng(0)
     corners = np.stack([pick_corner("random", juries, chance) for _ in range(20)])
     places = Places(juries, corners, np.zeros((20, len(cover)), dtype=bool))
-    wishes = WIN_DUELS.wish(places, chance)
-    views = masked_views(places, np.arange(len(cover)), wishes, [True] * 20, 6, bool(cover.grids), torch.device("cpu"))
+    wishes, numbers = WIN_DUELS.wish(places, chance), np.arange(len(cover))
+    defence = MaskedDefence(cover, JuryRecovery("aligned" if cover.grids else "all"))
+    views = masked_views(defence, places, numbers, wishes, [WIN_DUELS] * 20, 6, torch.device("cpu"))
     members, pairs_seen = juries.members(corners), 0
     for seed in range(10):
-        pairs, wanted = views.draw(torch.Generator().manual_seed(seed))
+        pairs, wanted, _ = views.draw(torch.Generator().manual_seed(seed))
         for row in range(20):
             for (i, j), wish in zip(pairs[row].tolist(), wanted[row].tolist(), strict=True):
                 assert (wish == HIDDEN) == bool(members[row, i] or members[row, j])
@@ -444,20 +453,96 @@ def test_wishes(cover: Cover) -> None:
             assert (((wishes == TURN) @ copies) == cover.k).all()
 
 
+def test_wishes_about_levels() -> None:
+    """What hides the patch is out of reach; coarse votes are turned alone, or doubted beside fine ones to turn."""
+    juries, chance = Juries(ZOOM), np.random.default_rng(0)
+    corners = np.stack([pick_corner("random", juries, chance) for _ in range(30)])
+    members, levels = juries.members(corners), levels_of(ZOOM)
+    assert np.bincount(levels).tolist() == [len(level) for level in ZOOM.levels] == [4, 9, 36]
+    places = Places(juries, corners, np.zeros_like(members))
+    settle, doubt = (goal.wish(places, chance) for goal in (SETTLE, DOUBT_FIRST))
+    assert ((settle == TURN) == (~members & (levels < 2))).all()
+    assert ((settle == HIDDEN) == (members | (levels == 2))).all()
+    assert ((doubt == DOUBT) == (~members & (levels < 2))).all()
+    assert ((doubt == TURN) == (~members & (levels == 2))).all()
+    leaking = Places(juries, corners, members)
+    for goal in (SETTLE, DOUBT_FIRST):
+        assert (goal.wish(leaking, chance)[members] == TURN).all()
+
+
+def test_views_of_levels_are_shared_out_and_never_mixed() -> None:
+    """Few coarse masks are looked through as often as many fine ones, and both masks of a pair are of one level."""
+    juries, chance = Juries(ZOOM), np.random.default_rng(0)
+    corners = np.stack([pick_corner("random", juries, chance) for _ in range(20)])
+    places = Places(juries, corners, np.zeros((20, len(ZOOM)), dtype=bool))
+    wishes, numbers = LAST_RESORT.wish(places, chance), np.arange(len(ZOOM))
+    defence = MaskedDefence(ZOOM, JuryRecovery("all", thresholds=(0.3, 0.6), claim_thresholds=(0.1, 0.2)))
+    views = masked_views(defence, places, numbers, wishes, [LAST_RESORT] * 20, 4, torch.device("cpu"))
+    drawn = [views.draw(torch.Generator().manual_seed(seed)) for seed in range(40)]
+    pairs = torch.cat([one.pairs.flatten(0, 1) for one in drawn]).numpy()
+    wanted, bars = (torch.cat([getattr(one, key).flatten() for one in drawn]).numpy() for key in ("wanted", "bars"))
+    levels = np.append(levels_of(ZOOM), -1)
+    assert (wanted == TURN).all()
+    assert (levels[pairs[:, 0]] == levels[pairs[:, 1]]).all()
+    assert (pairs[:, 0] != pairs[:, 1]).any()
+    shares = np.bincount(levels[pairs[:, 0]] + 1) / len(pairs)
+    assert (shares > 0.15).all()
+    expected = 2 * np.arctanh([[0.0, 0.1, 0.2, 0.0], [0.0, 0.3, 0.6, 0.0]])
+    assert np.allclose(bars, expected[(pairs[:, 0] != pairs[:, 1]).astype(int), levels[pairs[:, 0]] + 1])
+
+
+@given(st.lists(st.floats(-9, 9), min_size=2, max_size=6), st.floats(0, 1.5))
+def test_logits_that_settle_nothing(logits: list[float], threshold: float) -> None:
+    """A vote that leads by no more logits than that does not lead by more than the threshold, either."""
+    bar = float(settling_logits(JuryDetection(thresholds=threshold), ZOOM)[0, 0])
+    votes = torch.tensor(logits, dtype=torch.float64)
+    first, second = votes.topk(2).values.tolist()
+    likely, next_likely = votes.softmax(dim=0).topk(2).values.tolist()
+    assert likely - next_likely <= threshold + 1e-6 or first - second > bar - 1e-6
+    odds = JuryDetection("mean log-probability", thresholds=threshold)
+    assert (settling_logits(odds, ZOOM)[:, 0] == np.float32(threshold)).all()
+    assert (settling_logits(odds, ZOOM)[:, -1] == 0).all()
+    assert not settling_logits(PatchCleanser(), ZOOM).any()
+
+
+@pytest.mark.parametrize("goal", [SETTLE, DOUBT_FIRST, LAST_RESORT], ids=lambda goal: goal.name)
+def test_goals_about_levels_are_reached(goal: Goal, classifier: Classifier, images: Tensor) -> None:
+    """Coarse votes for another class beyond their threshold, or none beyond it; more of either than before."""
+    defence, engine = MaskedDefence(ZOOM, JuryDetection(thresholds=0.3)), Engine(classifier, [ZOOM])
+    labels, corners = classifier(images).argmax(dim=1), torch.full((12, 2), 9)
+    attack = AdaptiveAttack(Surrogate(classifier, engine=engine), defence, Descent(steps=30), goals=[goal], views=12)
+    attacked = attack(Job(images, labels, ZOOM.patch, corners), defence_judge(engine, defence))
+    within = np.flatnonzero(~Juries(ZOOM).members(np.array([[9, 9]]))[0] & (levels_of(ZOOM) < 2))
+    masks = np.array([[-1]]) if goal is LAST_RESORT else within[:, None]
+    reached = []
+    for pictures in (images, attacked.pictures):
+        votes = torch.stack(outputs_under(engine, ZOOM, pictures, [masks] * 12))
+        best = votes.topk(2, dim=2)
+        sure = best.values[..., 0] - best.values[..., 1] > 0.3
+        wrong = best.indices[..., 0] != labels[:, None]
+        reached.append(int((~sure if goal is DOUBT_FIRST else wrong & sure if goal is SETTLE else wrong).sum()))
+    assert reached[1] > reached[0]
+
+
 def test_every_rule_has_goals() -> None:
     assert GOALS.keys() == RULES.keys()
-    assert all(goals_against(rule()) for rule in RULES.values())
-    assert len({goal.bare for goal in goals_against(UnanimousMajority())}) == 1
+    for cover in (SPREAD, ZOOM):
+        assert all(goals_against(MaskedDefence(cover, rule())) for rule in RULES.values())
+    assert len({goal.bare for goal in goals_against(MaskedDefence(SPREAD, UnanimousMajority()))}) == 1
+    for name, levelled in LEVEL_GOALS.items():
+        known = {cover: goals_against(MaskedDefence(cover, RULES[name]())) for cover in (SPREAD, ZOOM)}
+        assert known[ZOOM] == (*known[SPREAD], *levelled)
+        assert levelled
 
 
 def test_a_rule_without_a_row_is_attacked_in_every_way() -> None:
     """Every goal against a rule that has a row, but for the one that looks at no mask."""
     known = {goal for goals in GOALS.values() for goal in goals}
-    assert set(goals_against(UnanimousMajority())) == known - {BARE_PICTURE}
+    assert set(goals_against(MaskedDefence(SPREAD, UnanimousMajority()))) == known - {BARE_PICTURE}
 
 
 @pytest.mark.parametrize("cover", COVERS, ids=str)
-@pytest.mark.parametrize("place", PLACES[1:])
+@pytest.mark.parametrize("place", PICKED)
 def test_places(place: str, cover: Cover) -> None:
     juries, chance = Juries(cover), np.random.default_rng(0)
     corners = np.stack([pick_corner(place, juries, chance) for _ in range(60)])
@@ -556,6 +641,6 @@ def test_goals_through_masks_and_bare_ones_do_not_mix(classifier: Classifier) ->
     defence = MaskedDefence(SPREAD, Published())
     surrogate = Surrogate(classifier, [SPREAD])
     with pytest.raises(AttackError, match="got both"):
-        AdaptiveAttack(surrogate, defence, goals=[*goals_against(Published()), *goals_against(RULES["undefended"]())])
+        AdaptiveAttack(surrogate, defence, goals=[*goals_against(defence), BARE_PICTURE])
     with pytest.raises(AttackError, match="got 0"):
         AdaptiveAttack(surrogate, defence, views=0)

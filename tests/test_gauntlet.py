@@ -15,20 +15,37 @@ import torch
 from conftest import tiny_network
 from test_attacks import COVERS, smooth_images
 from torch import Tensor
+from unsound import BareGate
 
 from certmask.attacks import AdaptiveAttack, Descent, Harm, Job, Surrogate, defence_judge, worst_case
-from certmask.attacks.attempts import PLACES, SEARCHED, Budget, pick_corner, place_for
+from certmask.attacks.attempts import (
+    PICKED,
+    PLACES,
+    SEARCHED,
+    WEAKEST,
+    Budget,
+    Prospect,
+    pick_corner,
+    place_for,
+    planned,
+)
 from certmask.attacks.gauntlet import Gauntlet
-from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, Juries, Places, masked_views
+from certmask.attacks.goals import HIDDEN, TURN, TURN_ALL, WIN_DUELS, Juries, Places, masked_views
+from certmask.attacks.target import Target
+from certmask.certification import certify_run
 from certmask.classifier import Classifier
-from certmask.covers import Cover, spread_cover
+from certmask.covers import Cover, spread_cover, zoom_cover
+from certmask.data import Dataset, load_dataset
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
-from certmask.errors import BrokenCertificateError, ResultsError
-from certmask.rules import JuryDetection, PatchCleanser, Rule
+from certmask.errors import AttackError, BrokenCertificateError, ResultsError
+from certmask.results.columns import attack_figures
+from certmask.results.run import read_run
+from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Rule, Undefended
 from certmask.rules.tournament import double_masking
 from certmask.threat import Patch
 from certmask.votes import Votes
+from certmask.zoo import class_aliases, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
@@ -69,7 +86,9 @@ def broken_attempts(engine: Engine, defence: MaskedDefence) -> list[str]:
     each, juries = Budget().locations - 1, Juries(defence.cover)
     images, labels = certified(engine, defence, ATTEMPTS // each)
     numbers = [number for number in range(len(images)) for _ in range(each)]
-    places = [place_for(number, location, each + 1) for number in range(len(images)) for location in range(1, each + 1)]
+    prospects = [Prospect(str(number), 0) for number in range(len(images))]
+    attempts = list(planned(defence.name, prospects, [TURN_ALL], Budget(locations=each + 1)))
+    places = [attempt.place for attempt in attempts if not attempt.searched]
     chance = np.random.default_rng(0)
     corners = torch.from_numpy(np.stack([pick_corner(place, juries, chance) for place in places]))
     attack = AdaptiveAttack(Surrogate(engine.classifier, engine=engine), defence, Descent(steps=30), views=8)
@@ -96,6 +115,92 @@ def test_a_dissenter_who_skips_a_duel_is_noticed_in_votes(monkeypatch: pytest.Mo
     assert worst_case(votes, PatchCleanser(), 1, district, plays=1).harm is Harm.UNCHANGED
     monkeypatch.setattr("certmask.rules.patchcleanser.double_masking", faulty)
     assert worst_case(votes, PatchCleanser(), 1, district, plays=1).harm is Harm.WRONG
+
+
+# ------------------------------------------------------------------------------------------------- levels, real photos
+
+ZOOM = zoom_cover(32, Patch(8, 8), (2, 3))
+ZOOMED = MaskedDefence(ZOOM, JuryRecovery(margin=1e-4), "zoom")
+
+
+@pytest.fixture(scope="module")
+def small() -> Classifier:
+    return load_classifier("resnet26-cifar10", device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def cifar(small: Classifier) -> Dataset:
+    return load_dataset("demo-cifar10", class_aliases(small), framing_of("resnet26-cifar10"))
+
+
+def test_a_gate_that_reads_the_bare_picture_is_noticed_and_zoom_is_not_broken(
+    small: Classifier, cifar: Dataset
+) -> None:
+    """On photos that all three answer rightly and both rules certify, though the coarse level alone does not."""
+    gate, coarse = MaskedDefence(ZOOM, BareGate(), "gate"), MaskedDefence(ZOOM.levels[0], JuryRecovery(), "coarse")
+    bare, engine = MaskedDefence(ZOOM, Undefended(), "undefended"), Engine(small, [ZOOM, ZOOM.levels[0]])
+    images, labels = torch.stack(list(cifar.tensors((32, 32)))), torch.tensor([s.label for s in cifar.samples])
+    found = {f.number: f.value for f in examine(engine, images, labels.tolist(), [ZOOMED, gate, coarse])}
+    held = [[bool(outcome.certified) for outcome in found[number]] for number in range(len(cifar))]
+    chosen = [number for number, holds in enumerate(held) if holds == [True, True, False]]
+    assert len(chosen) >= 4
+    lost = {}
+    for defence in (ZOOMED, gate, bare):
+        attack = AdaptiveAttack(Surrogate(small, engine=engine), defence, Descent(steps=20), views=6)
+        attacked = attack(Job(images[chosen], labels[chosen], ZOOM.patch), defence_judge(engine, defence))
+        judged = zip(attacked.decisions, labels[chosen].tolist(), strict=True)
+        lost[defence.name] = sum(defence.guarantee.broken_by(decision, label) for decision, label in judged)
+    assert lost["zoom"] == 0
+    assert lost["gate"] >= 1
+    assert lost["undefended"] >= len(chosen) / 2
+
+
+def test_what_is_not_certified_is_attacked_apart(small: Classifier, cifar: Dataset, tmp_path: Path) -> None:
+    """Every last resort on the same photos, at the same places; no such attempt counts as a broken certificate."""
+    run, out = tmp_path / "run.jsonl", tmp_path / "attack.jsonl"
+    certify_run(Engine(small, [ZOOM]), cifar, [ZOOMED], run)
+    target = Target(run, "demo-cifar10", out, small)
+    attempts = target.uncertified(Budget(2, 4, 1, 12, 6)).attack()
+    attacked = {row["image"] for row in attempts.rows}
+    clean = [(row["defences"]["zoom"], row["label"]) for row in read_run(run).rows if row["image"] in attacked]
+    assert [(outcome["label"] == label, outcome["certified"]) for outcome, label in clean] == [(True, False)] * 2
+    lines = attack_figures(attempts)
+    assert [line.defence for line in lines] == ["zoom, last resort bare", "zoom, last resort majority"]
+    assert [(line.attempts, line.images, line.broken, line.certified) for line in lines] == [(8, 2, None, False)] * 2
+    assert {(row["certified"], row["broken"]) for row in attempts.rows} == {(False, False)}
+    told = [
+        sorted((row["image"], row["place"], row["goal"]) for row in attempts.rows if row["defence"] == line.defence)
+        for line in lines
+    ]
+    assert told[0] == told[1]
+    assert {row["place"] for row in attempts.rows} >= {SEARCHED, WEAKEST}
+    fell = [number for number, row in enumerate(attempts.rows, start=1) if row["fell"]]
+    assert fell
+    target.check_proofs(attempts)
+    again = target.replay(fell[0])
+    again.check_proof()
+    assert again.sentence.endswith("changed, and never certified")
+    assert not again.broken
+    with pytest.raises(AttackError, match="answered rightly and not certified, got none"):
+        Target(_without_doubt(run), "demo-cifar10", out, small).uncertified(Budget())
+
+
+def _without_doubt(run: Path) -> Path:
+    """The same run with certified photos only."""
+    header, *rows = run.read_text().splitlines()
+    proved = run.with_name("proved.jsonl")
+    kept = [row for row in rows if json.loads(row)["defences"]["zoom"]["certified"]]
+    proved.write_text("\n".join([header, *kept]) + "\n")
+    return proved
+
+
+def test_an_attack_that_is_out_of_time_goes_on_later(small: Classifier, cifar: Dataset, tmp_path: Path) -> None:
+    """The first group is always made; the rest is left for the next time."""
+    run = tmp_path / "run.jsonl"
+    certify_run(Engine(small, [ZOOM]), cifar.spread(4), [ZOOMED], run)
+    gauntlet = Target(run, "demo-cifar10", tmp_path / "attack.jsonl", small).gauntlet(Budget(1, 6, 1, 1, 1))
+    assert len(gauntlet.attack(seconds=0).rows) == 4
+    assert len(gauntlet.attack().rows) == 6
 
 
 # ------------------------------------------------------------------------------------- what the gauntlet looks through
@@ -135,7 +240,7 @@ def test_a_searched_place_is_one_that_leaks_most(cover: Cover, short: int) -> No
 def test_leaks_are_what_the_engine_shows(cover: Cover, short: int) -> None:
     """By painting a patch on noise and comparing, mask by mask and corner by corner."""
     engine, juries, chance = engine_with(cover, short), Juries(cover), np.random.default_rng(0)
-    corners = np.stack([pick_corner(place, juries, chance) for place in PLACES[1:] for _ in range(4)])
+    corners = np.stack([pick_corner(place, juries, chance) for place in PICKED for _ in range(4)])
     covered = juries.members(corners)
     leaks = Surrogate(engine.classifier, engine=engine).leaks(cover, corners, covered)
     noise, (height, width) = torch.rand(1, 3, 24, 24), cover.patch.size
@@ -157,9 +262,10 @@ def test_a_leaking_jury_is_looked_through_in_every_draw() -> None:
     wishes = TURN_ALL.wish(places, np.random.default_rng(0))
     assert (wishes[leaking] == TURN).all()
     assert (wishes[covered & ~leaking] == HIDDEN).all()
-    views = masked_views(places, np.arange(len(SINGLE)), wishes, [True, True], 6, False, torch.device("cpu"))
+    defence, numbers = MaskedDefence(SINGLE, PatchCleanser()), np.arange(len(SINGLE))
+    views = masked_views(defence, places, numbers, wishes, [WIN_DUELS] * 2, 6, torch.device("cpu"))
     for seed in range(10):
-        pairs, wanted = views.draw(torch.Generator().manual_seed(seed))
+        pairs, wanted, _ = views.draw(torch.Generator().manual_seed(seed))
         own = torch.from_numpy(leaking[0])[pairs[0]]
         assert own[:3].any(dim=1).all()
         assert (wanted[0] == TURN).all()
@@ -186,10 +292,21 @@ def test_flush_and_beyond_follow_from_rectangles(cover: Cover) -> None:
 
 def test_every_kind_of_place_is_taken_within_two_images() -> None:
     locations = Budget().locations
-    planned = [[place_for(image, location, locations) for location in range(locations)] for image in range(4)]
-    assert {places[0] for places in planned} == {SEARCHED}
-    assert {*planned[0], *planned[1]} == set(PLACES)
-    assert planned[0][1:3] == ["flush", "beyond"]
+    taken = [[place_for(image, location, locations) for location in range(locations)] for image in range(4)]
+    assert {places[0] for places in taken} == {SEARCHED}
+    assert {*taken[0], *taken[1]} == set(PLACES)
+    assert taken[0][1:4] == ["flush", "beyond", "weakest"]
+
+
+def test_the_weakest_place_is_where_the_proof_is() -> None:
+    """Every location of every box has its turn, and no other; an image without one is attacked elsewhere."""
+    boxes, juries, chance = ((2, 4, 5, 6), (9, 10, 0, 2)), Juries(SINGLE), np.random.default_rng(0)
+    corners = {tuple(pick_corner(WEAKEST, juries, chance, boxes).tolist()) for _ in range(60)}
+    assert corners == {(2, 5), (3, 5), (9, 0), (9, 1)}
+    told, untold = Prospect("a", 1, boxes), Prospect("b", 1)
+    places = [[attempt.place for attempt in planned("x", [one], [TURN_ALL], Budget())] for one in (told, untold)]
+    assert places[0][3] == WEAKEST
+    assert places[1] == [SEARCHED, *(place for place in PLACES[1:6] if place != WEAKEST)]
 
 
 # ---------------------------------------------------------------------------------------------- the table of sabotage

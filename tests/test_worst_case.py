@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -11,20 +13,33 @@ from game import HARD, SOFT, Table, attacker, brittle, certified, deciding, line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from unsound import BareGate
 
 from certmask.attacks import Harm, WorstCase, worst_case
-from certmask.attacks.vote_game import outputs_for, votes_summing_to
+from certmask.attacks.levels import levels_of
+from certmask.attacks.vote_game import CLEAN, VoteGame, level_strategies, outputs_at, outputs_for, votes_summing_to
 from certmask.attacks.worst_case import harm_of
 from certmask.certificate import Decision, Guarantee
-from certmask.covers import Cover, custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
+from certmask.covers import (
+    Cover,
+    custom_cover,
+    offset_cover,
+    patchcleanser_cover,
+    replicated_cover,
+    spread_cover,
+    zoom_cover,
+)
 from certmask.errors import AttackError, VoteError
 from certmask.geometry import IntArray, Mask
 from certmask.rules import JuryDetection, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
 from certmask.rules.rule import Asking, majority
 from certmask.threat import Patch
-from certmask.votes import BoolArray, Votes
+from certmask.votes import UNIT, BoolArray, Votes
 
 torch.set_num_threads(1)
+
+LINE = zoom_cover((1, 12), Patch(1, 2), (2, 4), align=1)
+"""Two masks, then four, on a line."""
 
 SOUND: list[Rule] = [
     JuryDetection(),
@@ -97,9 +112,13 @@ def assert_real(case: WorstCase, votes: Votes, rule: Rule, palette_classes: int)
     assert all(jury.isdisjoint(one) for one in case.turned)
     pairs = votes.of(torch.cartesian_prod(torch.arange(n), torch.arange(n)).numpy()).clone().view(n, n, palette_classes)
     for masks, output in case.turned.items():
-        i, j = masks[0], masks[-1]
-        pairs[i, j] = pairs[j, i] = output
-    assert rule.decide(Votes.from_table(cover, pairs[range(n), range(n)], pairs)) == case.decision
+        if masks:
+            i, j = masks[0], masks[-1]
+            pairs[i, j] = pairs[j, i] = output
+    attacked = Votes.from_table(cover, pairs[range(n), range(n)], pairs)
+    if () in case.turned:
+        attacked.store.add(attacked.ask(attacked.ballot.bare[None]), case.turned[()][None])
+    assert rule.decide(attacked) == case.decision
 
 
 @pytest.mark.parametrize("rule", [*SOUND, Published(), UnanimousMajority()], ids=str)
@@ -212,6 +231,79 @@ def test_a_rule_that_certifies_on_unanimity_and_answers_the_majority_is_caught()
     rule, votes = UnanimousMajority(), unanimous(cover, 3, 10)
     assert rule.certify(votes, 3).holds
     assert worst_case(votes, rule, 3).harm is Harm.WRONG
+
+
+EXACTLY = 3
+"""From here on, a vote of ``zoom_votes`` leads by exactly one half, and then by a unit more."""
+
+
+def zoom_votes(clean: Callable[[IntArray], int], bare: int) -> Votes:
+    """Votes of three classes about a picture, by the masks that a pass hides: certain ones, or nearly doubtful."""
+    count, palette = len(LINE), torch.cat([torch.eye(3), outputs_at([0.5], [0], 3)])
+    masks = np.stack(np.meshgrid(np.arange(count), np.arange(count), indexing="ij"), axis=-1)
+    doubles = palette[torch.tensor([[clean(np.sort(pair)) for pair in row] for row in masks])]
+    votes = Votes.from_table(LINE, doubles[range(count), range(count)], doubles)
+    votes.store.add(votes.ask(votes.ballot.bare[None]), palette[[bare]])
+    return votes
+
+
+@pytest.mark.parametrize("thresholds", [0.5, 0.0, 1.0])
+def test_a_gate_that_reads_the_bare_picture_is_caught(thresholds: float) -> None:
+    """Fine votes are right, coarse ones are not: proved by the unsound gate, which then looks at the coarse ones."""
+    levels = levels_of(LINE)
+    votes = zoom_votes(lambda pair: int(levels[pair].min() == 0), 0)
+    assert BareGate().certify(votes, 0).holds
+    assert worst_case(votes, BareGate(), 0, plays=1).harm is Harm.WRONG
+    honest = JuryRecovery(thresholds=thresholds, claim_thresholds=thresholds)
+    assert honest.certify(votes, 0).holds == (thresholds == 1.0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rule=st.sampled_from(
+        [JuryRecovery(thresholds=0.5), JuryDetection(thresholds=0.5), JuryRecovery(pooled=True, margin=0.1)]
+    ),
+    odd=st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 5)), st.integers(1, 4), max_size=5),
+    coarse=st.sampled_from([0, EXACTLY, EXACTLY + 1]),
+    bare=st.integers(0, 2),
+)
+def test_no_certificate_of_levels_is_broken(
+    rule: Rule, odd: dict[tuple[int, int], int], coarse: int, bare: int
+) -> None:
+    """Coarse votes that are certain or lead by exactly the threshold, some votes odd: what is certified stands."""
+    levels = levels_of(LINE)
+
+    def clean(pair: IntArray) -> int:
+        return odd.get((int(pair[0]), int(pair[1])), coarse if levels[pair].max() == 0 else 0)
+
+    votes = zoom_votes(clean, bare)
+    if rule.certify(votes, 0).holds:
+        case = worst_case(votes, rule, 0, plays=20)
+        assert not rule.guarantee.broken_by(case.decision, 0)
+
+
+def test_leads_of_exactly_a_threshold() -> None:
+    """For every threshold and class, the lead is the threshold, then a unit more; none that no vote can have."""
+    rows = outputs_at([0.5, 0.5, 0.3, 1.0, 7.0], [0, 2], 4).double()
+    leads = rows.topk(2, dim=1).values
+    near = round(0.3 / UNIT) * UNIT
+    expected = [near, near + UNIT, near, near + UNIT, 0.5, 0.5 + UNIT, 0.5, 0.5 + UNIT]
+    assert (leads[:, 0] - leads[:, 1]).tolist() == expected
+    assert rows.argmax(dim=1).tolist() == [0, 0, 2, 2] * 2
+    assert (rows.sum(dim=1) <= 1).all()
+    assert not len(outputs_at([], [0], 4))
+
+
+def test_strategies_turn_levels_apart() -> None:
+    """Each level alone, all but the last, the last alone: every such way to turn free votes is tried."""
+    votes = zoom_votes(lambda _: 0, 0)
+    game, levels = VoteGame(votes, JuryRecovery(), 0, torch.eye(3)), levels_of(LINE)
+    singles = game.free_masks[:, None]
+    tried = {tuple(strategy(singles).tolist()) for strategy in level_strategies(game)}
+    for row, other in product(range(3), range(3)):
+        for level in (0, 1):
+            assert tuple(np.where(levels[game.free_masks] == level, row, CLEAN).tolist()) in tried
+        assert tuple(np.where(levels[game.free_masks] == 0, row, other).tolist()) in tried
 
 
 def test_a_threshold_that_certifies_one_step_too_early_is_caught() -> None:

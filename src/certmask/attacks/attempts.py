@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -11,16 +11,18 @@ import numpy as np
 
 from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, Juries, goals_against
+from certmask.certificate import Box
 from certmask.data.dataset import evenly_spaced
 from certmask.defences import MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
+from certmask.results.file import Row
 
 RANKS = 3
 """Restarts of one place go for the best, second-best and third-best wrong class in turn."""
-SEARCHED = "searched"
-PLACES = (SEARCHED, "flush", "beyond", "random", "lowest fold", "border")
+SEARCHED, WEAKEST = "searched", "weakest"
+PLACES = (SEARCHED, "flush", "beyond", WEAKEST, "random", "lowest fold", "border")
 """Kinds of places, in the order in which a gauntlet takes them; each image goes on where the one before stopped."""
 
 
@@ -47,7 +49,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One patch on one certified image against one defence."""
+    """One patch on one image against one defence; ``weakest`` is where the image's proof is, or where it failed."""
 
     defence: str
     image: str
@@ -56,6 +58,8 @@ class Attempt:
     restart: int
     goal: Goal
     place: str
+    weakest: tuple[Box, ...] = ()
+    certified: bool = True
 
     @property
     def searched(self) -> bool:
@@ -71,7 +75,7 @@ class Attempt:
 
     def corner(self, budget: Budget, juries: Juries) -> IntArray:
         """Where the patch goes; restarts share a place."""
-        return pick_corner(self.place, juries, budget.chance(self.image, self.location))
+        return pick_corner(self.place, juries, budget.chance(self.image, self.location), self.weakest)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -82,32 +86,60 @@ class Attempt:
             "place": self.place,
             "goal": self.goal.name,
             "restart": self.restart,
+            "certified": self.certified,
         }
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """An image to attack: its name, its label, and where its proof is weakest or failed, as far as that was told."""
+
+    image: str
+    label: int
+    weakest: tuple[Box, ...] = ()
+
+    @classmethod
+    def of(cls, row: Row, outcome: Row) -> Prospect:
+        """From the row of a results file, and what it says about one defence."""
+        boxes = (outcome.get("weakest") or {}).get("places", ())
+        return cls(row["image"], row["label"], tuple((box[0], box[1], box[2], box[3]) for box in boxes))
 
 
 def plan_attempts(certified: CertifiedRun, defences: Sequence[MaskedDefence], budget: Budget) -> list[Attempt]:
     """All attempts of a budget, defence by defence, on evenly spaced images; goals take turns over places."""
-    attempts = []
+    attempts: list[Attempt] = []
     for defence in defences:
-        goals = goals_against(defence.rule)
         rows = certified.attackable(defence)
-        for number, row in enumerate(evenly_spaced(rows, min(budget.images, len(rows)))):
-            for location in range(budget.locations):
-                place = place_for(number, location, budget.locations)
-                for restart in range(budget.restarts):
-                    goal = goals[(number + location + restart) % len(goals)]
-                    attempts.append(Attempt(defence.name, row["image"], row["label"], location, restart, goal, place))
+        chosen = evenly_spaced(rows, min(budget.images, len(rows)))
+        prospects = [Prospect.of(row, row["defences"][defence.name]) for row in chosen]
+        attempts += planned(defence.name, prospects, goals_against(defence), budget)
     return attempts
 
 
-def place_for(image: int, location: int, locations: int) -> str:
+def planned(
+    defence: str, prospects: Sequence[Prospect], goals: Sequence[Goal], budget: Budget, certified: bool = True
+) -> Iterator[Attempt]:
+    """All attempts on these images, for goals in turn."""
+    for number, prospect in enumerate(prospects):
+        kinds = [kind for kind in PLACES[1:] if kind != WEAKEST or prospect.weakest]
+        for location in range(budget.locations):
+            place = place_for(number, location, budget.locations, kinds)
+            for restart in range(budget.restarts):
+                goal = goals[(number + location + restart) % len(goals)]
+                what = (defence, prospect.image, prospect.label, location, restart, goal, place, prospect.weakest)
+                yield Attempt(*what, certified)
+
+
+def place_for(image: int, location: int, locations: int, others: Sequence[str] = PLACES[1:]) -> str:
     """The first place of every image is searched; the other kinds take turns over the places of all images."""
-    others = PLACES[1:]
     return SEARCHED if not location else others[(image * (locations - 1) + location - 1) % len(others)]
 
 
-def pick_corner(place: str, juries: Juries, chance: np.random.Generator) -> IntArray:
+def pick_corner(place: str, juries: Juries, chance: np.random.Generator, weakest: Sequence[Box] = ()) -> IntArray:
     """One corner ``(top, left)`` of the given kind; ``searched`` needs a network and is found elsewhere."""
+    if place == WEAKEST and weakest:
+        top, bottom, left, right = weakest[int(chance.integers(len(weakest)))]
+        return chance.integers((top, left), (bottom, right))
     pick = PICKED.get(place)
     if pick is None:
         raise AttackError(f"expected a place among {', '.join(PLACES[1:])}, got {place!r}")

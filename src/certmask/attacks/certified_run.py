@@ -38,16 +38,30 @@ class CertifiedRun:
 
         Rows that were made with another batch than the header says (memory ran short) belong to another function.
         """
+        return [row for row in self._rows() if _promised(defence, row["defences"][defence.name], row["label"])]
+
+    def uncertified(self, defence: MaskedDefence) -> list[Row]:
+        """Rows by image that are answered rightly, without an alert, and whose certificate does not hold.
+
+        There are none for a rule that certifies nothing.
+        """
+        told = [(row, row["defences"][defence.name]) for row in self._rows() if defence.guarantee.proved]
+        return [row for row, outcome in told if _right(outcome, row["label"]) and not outcome["certified"]]
+
+    def _rows(self) -> list[Row]:
         batch = self.run.model["batch"]
         rows = [row for row in self.run.rows if row.get("batch", batch) == batch]
-        held = [row for row in rows if _promised(defence, row["defences"][defence.name], row["label"])]
-        return sorted(held, key=lambda row: str(row["image"]))
+        return sorted(rows, key=lambda row: str(row["image"]))
 
 
 def _promised(defence: MaskedDefence, outcome: Row, label: int) -> bool:
     if defence.rule.guarantee is Guarantee.NONE:
-        return bool(outcome["label"] == label and not outcome["alert"])
+        return _right(outcome, label)
     return bool(outcome["certified"])
+
+
+def _right(outcome: Row, label: int) -> bool:
+    return bool(outcome["label"] == label and not outcome["alert"])
 
 
 def read_certified(path: Path) -> CertifiedRun:

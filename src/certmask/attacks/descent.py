@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from certmask.attacks.goals import HIDDEN, KEEP, Bits, Views
+from certmask.attacks.goals import DOUBT, HIDDEN, KEEP, Bits, Drawn, Views
 from certmask.attacks.pictures import paste
 from certmask.backends.outputs import logits_of
 from certmask.classifier import Classifier, Colour, weights_digest
@@ -28,7 +28,7 @@ from certmask.views import turned
 LOOKED_AT = 128
 """Views that are compared at once."""
 LEAD_WANTED = 1.0
-"""Logits by which a narrow goal wants the target to lead."""
+"""Logits by which a narrow goal wants the target to lead, beyond what settles a question."""
 
 
 class Surrogate:
@@ -209,25 +209,27 @@ def descend(
     losses = patches.new_zeros(len(patches))
     settle = max(round(descent.explore * descent.steps), 1)
     for step in range(descent.steps):
-        pairs, wanted = views.draw(chance)
+        drawn = views.draw(chance)
         patches = patches.detach().requires_grad_()
-        logits = surrogate(paste(prey.images, patches, prey.corners), pairs)
+        logits = surrogate(paste(prey.images, patches, prey.corners), drawn.pairs)
         if step == settle:
-            targets = _settled(logits.detach(), wanted, prey, targets)
-        losses = attempt_losses(logits, wanted, prey.labels, targets, prey.narrow)
+            targets = _settled(logits.detach(), drawn.wanted, prey, targets)
+        losses = attempt_losses(logits, drawn, prey.labels, targets, prey.narrow)
         (slope,) = torch.autograd.grad(losses.sum(), patches)
         patches, velocity = descent.moved(patches, velocity, slope, step)
     return patches, targets, losses.detach()
 
 
-def attempt_losses(logits: Tensor, wanted: Tensor, labels: Tensor, targets: Tensor, narrow: Tensor) -> Tensor:
+def attempt_losses(logits: Tensor, drawn: Drawn, labels: Tensor, targets: Tensor, narrow: Tensor) -> Tensor:
     """How far each attempt is from its goal, ``[n]``: a mean over its views ``[n, views, classes]``."""
     lead = _lead(logits, labels)
     aimed = targets.clamp(min=0)
-    towards = torch.where(narrow[:, None], (LEAD_WANTED - _lead(logits, aimed)).clamp(min=0), _surprise(logits, aimed))
+    short = (drawn.bars + LEAD_WANTED - _lead(logits, aimed)).clamp(min=0)
+    towards = torch.where(narrow[:, None], short, _surprise(logits, aimed))
     turn = torch.where(targets[:, None] >= 0, towards, lead)
-    loss = torch.where(wanted == KEEP, _surprise(logits, labels), turn)
-    counted = wanted != HIDDEN
+    loss = torch.where(drawn.wanted == KEEP, _surprise(logits, labels), turn)
+    loss = torch.where(drawn.wanted == DOUBT, _certainty(logits, drawn.bars), loss)
+    counted = drawn.wanted != HIDDEN
     return torch.where(counted, loss, 0.0).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
 
 
@@ -235,6 +237,12 @@ def _surprise(logits: Tensor, classes: Tensor) -> Tensor:
     """Cross-entropy of one class per attempt in each of its views, ``[n, views]``."""
     wide = classes[:, None].expand(logits.shape[:2])
     return functional.cross_entropy(logits.flatten(0, 1), wide.flatten(), reduction="none").view(logits.shape[:2])
+
+
+def _certainty(logits: Tensor, bars: Tensor) -> Tensor:
+    """By how many logits the first class leads the second beyond what leaves a view in doubt, ``[n, views]``."""
+    best = logits.topk(2, dim=2).values
+    return (best[..., 0] - best[..., 1] - bars).clamp(min=0)
 
 
 def _lead(logits: Tensor, classes: Tensor) -> Tensor:

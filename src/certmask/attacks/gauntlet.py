@@ -1,11 +1,13 @@
-"""The gauntlet: attempts on certified images, one row each, resumable; every one judged by the deployed defence."""
+"""The gauntlet: attempts on images of a run, one row each, resumable; every one judged by the deployed defence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from math import inf
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import torch
@@ -33,7 +35,8 @@ JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 class Gauntlet:
     """Attempts and everything that they need: the deployed engine, the surrogate for gradients, photos by name.
 
-    Rows go to the file ``out``; ``save`` pictures are kept per defence, those of a broken proof always.
+    Rows go to the file ``out``; ``save`` pictures are kept per defence, those of a broken proof always. An attempt on
+    an image that is not certified breaks nothing: its row says so, and whether the answer ``fell``.
     """
 
     run: Run
@@ -57,8 +60,12 @@ class Gauntlet:
                     f"at {tuple(leaking[0].tolist())}: a fault in the engine"
                 )
 
-    def attack(self, progress: Callable[[int], None] = lambda _: None) -> Run:
-        """Make every attempt that the file ``out`` does not have yet; return all of them."""
+    def attack(self, progress: Callable[[int], None] = lambda _: None, seconds: float = inf) -> Run:
+        """Make every attempt that the file ``out`` does not have yet; return all of them.
+
+        After so many seconds no further group of attempts is begun, but for the first one.
+        """
+        end = monotonic() + seconds
         by_name = {defence.name: defence for defence in self.defences}
         with ResultsFile(self.out, self._header()) as results:
             check_begun(self.out, results.header, results.rows)
@@ -67,11 +74,13 @@ class Gauntlet:
             progress(len(self.attempts) - len(todo))
             if todo:
                 self._check_clean(todo, by_name)
-            for group in self._groups(todo):
+            for number, group in enumerate(self._groups(todo)):
+                if number and monotonic() > end:
+                    break
                 defence = by_name[group[0].defence]
                 attacked = self._made(group, defence)
-                for number, attempt in enumerate(group):
-                    self._write(results, defence, attempt, attacked, number)
+                for place, attempt in enumerate(group):
+                    self._write(results, defence, attempt, attacked, place)
                 progress(len(group))
         return read_run(self.out)
 
@@ -116,13 +125,17 @@ class Gauntlet:
         return attack(job, defence_judge(self.engine, defence), seed=seed)
 
     def _check_clean(self, attempts: Sequence[Attempt], defences: Mapping[str, MaskedDefence]) -> None:
-        """Refuse to attack a defence that no longer answers the clean images as the certified one did."""
+        """Refuse to attack a defence that no longer answers the clean images as the certified one did.
+
+        One that the run does not have, with another last resort, was chosen for answering them rightly.
+        """
         recorded = {row["image"]: row["defences"] for row in self.run.rows}
         for name in dict.fromkeys(attempt.defence for attempt in attempts):
-            images = list(dict.fromkeys(attempt.image for attempt in attempts if attempt.defence == name))
+            labels = {attempt.image: attempt.label for attempt in attempts if attempt.defence == name}
             judge = defence_judge(self.engine, defences[name])
-            for image, decision in zip(images, judge(torch.stack([self.photos[i] for i in images])), strict=True):
-                then = Decision(recorded[image][name]["label"], recorded[image][name]["alert"])
+            for image, decision in zip(labels, judge(torch.stack([self.photos[i] for i in labels])), strict=True):
+                told = recorded[image].get(name, {"label": labels[image], "alert": False})
+                then = Decision(told["label"], told["alert"])
                 if decision != then:
                     raise ResultsError(
                         f"expected {name} to answer the clean {image} as when it was certified ({then}), "
@@ -140,9 +153,10 @@ class Gauntlet:
         decision, picture = attacked.decisions[number], attacked.pictures[number]
         top, left = attacked.corners[number].tolist()
         guarantee = defence.rule.guarantee
-        broken = guarantee.broken_by(decision, attempt.label)
+        fell = guarantee.broken_by(decision, attempt.label)
+        broken = fell and attempt.certified
         raw = picture_folder(self.out) / f"{len(results.rows) + 1:05d}.png"
-        saved = broken and (guarantee.proved or self._saved(results, defence) < self.save)
+        saved = fell and ((broken and guarantee.proved) or self._saved(results, defence) < self.save)
         if saved:
             save_picture(picture, (top, left), defence.cover.patch, raw)
         results.write(
@@ -152,6 +166,7 @@ class Gauntlet:
                 "answer": decision.label,
                 "alert": decision.alert,
                 "broken": broken,
+                **({} if attempt.certified else {"fell": fell}),
                 "picture": raw.name if saved else None,
                 "picture_sha256": pixel_digest(picture),
             }

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from certmask.attacks.levels import levels_of, one_grid_at_a_time, settling_logits
 from certmask.covers import Cover
+from certmask.defences import MaskedDefence
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
-from certmask.rules import Rule
 
 Bits = npt.NDArray[np.bool_]
 BARE_VIEW = -1
 LEAKS = 2
 """Where masks leak, one view in so many is theirs."""
-HIDDEN, TURN, KEEP = 0, 1, 2
+HIDDEN, TURN, KEEP, DOUBT = 0, 1, 2, 3
 Wishes = npt.NDArray[np.int8]
-"""One of HIDDEN (out of reach), TURN (to the target) or KEEP (on the true class) per mask."""
+"""One of HIDDEN (out of reach, or left alone), TURN (to the target), KEEP (on the true class) or DOUBT (no class leads
+by so much that the level settles anything) per mask."""
 
 
 class Juries:
@@ -33,6 +35,8 @@ class Juries:
         image = cover.image
         self._rows = _prefix_sums([m.rows(image) for m in cover.masks], image[0])
         self._columns = _prefix_sums([m.columns(image) for m in cover.masks], image[1])
+        self.coarse: Bits = levels_of(cover) < len(cover.levels) - 1
+        """Which masks belong to a level that leaves what it does not settle to a finer one, ``[masks]``."""
 
     def hidden(self, corners: IntArray) -> IntArray:
         """How many pixels of a patch at each corner ``[n, 2]`` each mask hides, ``[n, masks]``."""
@@ -89,8 +93,9 @@ Wish = Callable[[Places, np.random.Generator], Wishes]
 class Goal:
     """A way to beat a rule: which votes to turn, whether through pairs of masks too, and by how much.
 
-    ``bare`` looks at the picture without masks. A ``narrow`` goal is content with a small lead, so that all effort
-    goes to the votes that still resist.
+    ``bare`` looks at the picture without masks and at nothing else, ``unmasked`` at that, too. A ``narrow`` goal is
+    content with a small lead, beyond the threshold of a vote's level, so that all effort goes to the votes that still
+    resist.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Goal:
     bare: bool = False
     pairs: bool = False
     narrow: bool = False
+    unmasked: bool = False
 
 
 def turn_all(places: Places, _chance: np.random.Generator) -> Wishes:
@@ -129,12 +135,31 @@ def exactly_k(places: Places, chance: np.random.Generator) -> Wishes:
     return wishes
 
 
+def turn_coarse(places: Places, chance: np.random.Generator) -> Wishes:
+    """Turn what is looked at first, so that it settles its questions; leave the finest level alone but for leaks."""
+    wishes = turn_all(places, chance)
+    wishes[~places.juries.coarse[None] & ~places.leaking] = HIDDEN
+    return wishes
+
+
+def doubt_coarse(places: Places, chance: np.random.Generator) -> Wishes:
+    """Let coarser levels settle nothing, and turn the votes of the finest one, which then decide."""
+    wishes = turn_all(places, chance)
+    wishes[(wishes == TURN) & places.juries.coarse[None] & ~places.leaking] = DOUBT
+    return wishes
+
+
 BARE_PICTURE = Goal("plain", turn_all, bare=True)
 TURN_ALL = Goal("turn all", turn_all)
 TURN_NARROWLY = Goal("turn all narrowly", turn_all, narrow=True)
 WIN_DUELS = Goal("win the duels", turn_all, pairs=True)
 SPARE_ONE = Goal("spare one", spare_one)
 EXACTLY_K = Goal("exactly k", exactly_k)
+SETTLE = Goal("settle coarsely", turn_coarse, narrow=True)
+DOUBT_FIRST = Goal("doubt, then turn", doubt_coarse)
+SETTLE_DUELS = replace(SETTLE, name="settle duels coarsely", pairs=True)
+DOUBT_DUELS = replace(DOUBT_FIRST, name="doubt, then win the duels", pairs=True)
+LAST_RESORT = Goal("win the last resort", turn_all, pairs=True, unmasked=True)
 
 EVERY_WAY = (TURN_ALL, WIN_DUELS, TURN_NARROWLY, SPARE_ONE, EXACTLY_K)
 """All goals that look through masks."""
@@ -148,10 +173,26 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     "patchcleanser": (WIN_DUELS, TURN_ALL),
 }
 
+LEVEL_GOALS: dict[str, tuple[Goal, ...]] = {
+    "jury detection": (SETTLE, DOUBT_FIRST),
+    "jury recovery": (SETTLE_DUELS, DOUBT_DUELS),
+}
+"""What else there is against a rule that judges by levels: votes pushed across thresholds, in either direction."""
 
-def goals_against(rule: Rule) -> tuple[Goal, ...]:
+
+def goals_against(defence: MaskedDefence) -> tuple[Goal, ...]:
     """The goals for a rule, the most promising first; a rule that nobody thought of is attacked in every way."""
-    return GOALS.get(rule.name, EVERY_WAY)
+    levelled = LEVEL_GOALS.get(defence.rule.name, ()) if len(defence.cover.levels) > 1 else ()
+    return (*GOALS.get(defence.rule.name, EVERY_WAY), *levelled)
+
+
+class Drawn(NamedTuple):
+    """Some views: pairs of the surrogate's mask numbers ``[n, views, 2]``, what is wanted of each, ``[n, views]``, and
+    by how many logits a class must lead there to settle anything, ``[n, views]``."""
+
+    pairs: Tensor
+    wanted: Tensor
+    bars: Tensor
 
 
 @dataclass(frozen=True)
@@ -160,27 +201,32 @@ class Views:
 
     Masks that hide the patch are never drawn: no step through them changes anything. Masks that should hide it and leak
     have a share of the views in every draw. ``wishes`` and ``leaking`` are ``[n, masks]``, ``numbers`` ``[masks]`` says
-    how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines.
+    how the surrogate calls each mask, ``together`` ``[masks, masks]`` which two the rule combines, ``shares``
+    ``[masks]`` how often each is drawn, ``bars`` ``[2, masks]`` how many logits settle a claim, and a duel.
     """
 
     wishes: Tensor
     leaking: Tensor
     numbers: Tensor
     together: Tensor
+    shares: Tensor
+    bars: Tensor
     paired: Tensor
     count: int
 
     def __len__(self) -> int:
         return len(self.wishes)
 
-    def draw(self, chance: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Pairs of the surrogate's mask numbers ``[n, views, 2]`` and what is wanted of each view ``[n, views]``."""
+    def draw(self, chance: torch.Generator) -> Drawn:
+        """Some views of each attempt."""
         keys = self._weights().log() - self._noise(self.wishes.shape, chance)
         first = self._leaks_first(keys.topk(min(self.count, self.wishes.shape[1]), dim=1).indices, chance)
         second = self._partners(first, chance)
         wish = torch.stack([self.wishes.gather(1, first), self.wishes.gather(1, second)])
         wanted = torch.where((wish == HIDDEN).any(dim=0), HIDDEN, wish.amax(dim=0))
-        return self.numbers[torch.stack([first, second], dim=-1)], wanted
+        return Drawn(
+            self.numbers[torch.stack([first, second], dim=-1)], wanted, self.bars[(first != second).long(), first]
+        )
 
     def _leaks_first(self, drawn: Tensor, chance: torch.Generator) -> Tensor:
         """The masks that were drawn ``[n, views]``; where some leak, the first views are given to those."""
@@ -191,18 +237,18 @@ class Views:
 
     def _partners(self, first: Tensor, chance: torch.Generator) -> Tensor:
         """A second mask for every other view of the attempts that look at pairs; elsewhere the mask itself."""
-        allowed = self.together[first] & (self.wishes == TURN)[:, None, :]
+        allowed = self.together[first] & ((self.wishes == TURN) | (self.wishes == DOUBT))[:, None, :]
         keys = torch.where(allowed, torch.rand(allowed.shape, device=first.device, generator=chance), -1.0)
         best = keys.max(dim=2)
         pairing = self.paired[:, None] & (torch.arange(first.shape[1], device=first.device) % 2 == 1)
         return torch.where(pairing & (best.values >= 0), best.indices, first)
 
     def _weights(self) -> Tensor:
-        """Masks to turn and masks to keep both get their turn, whichever are fewer."""
+        """Masks to turn, to keep and to doubt all get their turn, whichever are fewer."""
         weights = torch.zeros_like(self.wishes, dtype=torch.float32)
-        for wish in (TURN, KEEP):
-            has = self.wishes == wish
-            weights += has / has.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
+        for wish in (TURN, KEEP, DOUBT):
+            has = (self.wishes == wish) * self.shares
+            weights += has / has.sum(dim=1, keepdim=True).clamp(min=1e-9).sqrt()
         return weights
 
     @staticmethod
@@ -214,32 +260,45 @@ class Views:
 
 def bare_views(count: int, device: torch.device) -> Views:
     """The picture without masks, for ``count`` attempts."""
-    one = torch.ones(1, 1, dtype=torch.bool, device=device)
     wishes = torch.full((count, 1), TURN, dtype=torch.int8, device=device)
-    return Views(wishes, wishes < TURN, torch.tensor([BARE_VIEW], device=device), one, one[0].expand(count), 1)
-
-
-def masked_views(
-    places: Places,
-    numbers: IntArray,
-    wishes: Wishes,
-    paired: list[bool],
-    count: int,
-    aligned: bool,
-    device: torch.device,
-) -> Views:
-    """``count`` masked views per attempt and step; ``aligned`` combines only masks of one grid."""
+    one = torch.ones(1, device=device)
+    alone, nobody = one.bool(), torch.tensor([BARE_VIEW], device=device)
     return Views(
-        torch.from_numpy(wishes).to(device),
-        torch.from_numpy(places.leaking).to(device),
-        torch.from_numpy(numbers).to(device),
-        torch.from_numpy(_together(places.juries.cover, aligned)).to(device),
-        torch.tensor(paired, device=device),
-        count,
+        wishes, wishes < TURN, nobody, alone[None], one, torch.zeros(2, 1, device=device), alone.expand(count), 1
     )
 
 
-def _together(cover: Cover, aligned: bool) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def masked_views(
+    defence: MaskedDefence,
+    places: Places,
+    numbers: IntArray,
+    wishes: Wishes,
+    goals: Sequence[Goal],
+    count: int,
+    device: torch.device,
+) -> Views:
+    """``count`` views per attempt and step, masked as the defence masks; every level has the same share of them.
+
+    The picture without masks is one more where an attempt's goal is ``unmasked``.
+    """
+    cover, unmasked = defence.cover, np.array([goal.unmasked for goal in goals])
+    levels, more = levels_of(cover), int(unmasked.any())
+    shares = len(cover) / np.bincount(levels)[levels] / (levels.max() + 1)
+    bare = np.where(unmasked, TURN, HIDDEN).astype(np.int8)[:, None]
+    told = (
+        np.concatenate([wishes, bare], axis=1)[:, : len(cover) + more],
+        np.pad(places.leaking, ((0, 0), (0, more))),
+        np.pad(numbers, (0, more), constant_values=BARE_VIEW),
+        np.pad(_together(cover, one_grid_at_a_time(defence.rule, cover)), (0, more)),
+        np.pad(shares, (0, more), constant_values=shares.sum() / count).astype(np.float32),
+        np.pad(settling_logits(defence.rule, cover), ((0, 0), (0, more))),
+        np.array([goal.pairs for goal in goals]),
+    )
+    wished, leaking, named, together, drawn, bars, paired = (torch.from_numpy(part).to(device) for part in told)
+    return Views(wished, leaking, named, together, drawn, bars, paired, count)
+
+
+def _together(cover: Cover, aligned: bool) -> Bits:
     together = np.full((len(cover), len(cover)), not aligned)
     for grid in cover.grids if aligned else ():
         together[np.ix_(grid, grid)] = True

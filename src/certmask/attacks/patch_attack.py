@@ -124,7 +124,7 @@ class AdaptiveAttack(PatchAttack):
         ranks: Sequence[int] = (0,),
         at_once: int = 32,
     ) -> None:
-        goals = goals_against(defence.rule) if goals is None else goals
+        goals = goals_against(defence) if goals is None else goals
         super().__init__(surrogate, descent, restarts=restarts, ranks=ranks, goals=goals, at_once=at_once)
         if views < 1:
             raise AttackError(f"expected at least 1 view per step, got {views}")
@@ -142,9 +142,8 @@ class AdaptiveAttack(PatchAttack):
         for goal in set(goals):
             rows = np.array([goal is other for other in goals])
             wishes[rows] = goal.wish(places.chosen(rows), np.random.default_rng(seed))
-        aligned = getattr(self.defence.rule, "pairs", "all") == "aligned"
-        paired = [goal.pairs for goal in goals]
-        return masked_views(places, self._numbers, wishes, paired, self.view_count, aligned, self.surrogate.device)
+        device = self.surrogate.device
+        return masked_views(self.defence, places, self._numbers, wishes, goals, self.view_count, device)
 
     def _searched(self, job: Job, prey: Prey, numbers: list[int], seed: int, chance: torch.Generator) -> Tensor:
         """Where masks that should hide the patch leak, if they do anywhere; else where the network is weakest."""
@@ -180,8 +179,8 @@ def search_corners(
 def gradient_energy(surrogate: Surrogate, prey: Prey, patch: Patch) -> Tensor:
     """How much the answer on the bare image depends on the pixels under a patch at each location, ``[n, y, x]``."""
     images = prey.images.detach().clone().requires_grad_()
-    pairs, wanted = bare_views(len(images), surrogate.device).draw(torch.Generator(surrogate.device))
-    losses = attempt_losses(surrogate(images, pairs), wanted, prey.labels, prey.targets, prey.narrow)
+    drawn = bare_views(len(images), surrogate.device).draw(torch.Generator(surrogate.device))
+    losses = attempt_losses(surrogate(images, drawn.pairs), drawn, prey.labels, prey.targets, prey.narrow)
     (slope,) = torch.autograd.grad(losses.sum(), images)
     return functional.avg_pool2d(slope.abs().sum(dim=1, keepdim=True), patch.size, stride=1)[:, 0]
 

@@ -7,21 +7,23 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from certmask.attacks.attack import Job, defence_judge, rechecked
-from certmask.attacks.attempts import Budget, plan_attempts
+from certmask.attacks.attempts import Attempt, Budget, Prospect, plan_attempts
 from certmask.attacks.certified_run import certified_photos, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.pictures import read_picture
+from certmask.attacks.uncertified import CANDIDATES, answered_rightly, plan_uncertified, with_each_resort
 from certmask.certificate import Decision, class_name
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, check_source, in_memory, load_dataset, pixel_digest
-from certmask.defences import MaskedDefence
+from certmask.data.dataset import evenly_spaced
+from certmask.defences import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
 from certmask.function import check_function
@@ -30,6 +32,7 @@ from certmask.results.run import Run, read_run
 from certmask.views import PLAIN
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
+T = TypeVar("T")
 ATTEMPTS_AT_ONCE = {"cuda": 32, "cpu": 1}
 """Attempts per batch, each with all its views. A CPU is fastest with few: larger batches outgrow its allocator."""
 
@@ -65,6 +68,43 @@ class Target:
             check_source(self.data)
         engine = self._engine(run, defences)
         photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
+        return self._ready(run, defences, attempts, engine, photos, budget, at_once, save)
+
+    def uncertified(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
+        """The same on photos that are answered rightly and not certified, against each last resort of the rules.
+
+        Every last resort of a rule is attacked on the same photos, which it answers rightly, with the same budget.
+        """
+        certified = read_certified(self.results)
+        run, chosen = certified.run, certified.chosen(self.rules)
+        rows = {defence: _some(certified.uncertified(defence), CANDIDATES * budget.images) for defence in chosen}
+        if not any(rows.values()):
+            raise AttackError(
+                f"expected photos in {self.results} that are answered rightly and not certified, got none"
+            )
+        engine = self._engine(run, chosen)
+        photos = self._photos(run, engine.classifier, {row["image"] for some in rows.values() for row in some})
+        defences: list[MaskedDefence] = []
+        attempts: list[Attempt] = []
+        for defence, some in rows.items():
+            twins = with_each_resort(defence)
+            prospects = [Prospect.of(row, row["defences"][defence.name]) for row in some]
+            right = _some(answered_rightly(engine, twins, prospects, photos), budget.images)
+            defences += twins
+            attempts += plan_uncertified(twins, right, budget)
+        return self._ready(run, defences, attempts, engine, photos, budget, at_once, save)
+
+    def _ready(
+        self,
+        run: Run,
+        defences: Sequence[MaskedDefence],
+        attempts: Sequence[Attempt],
+        engine: Engine,
+        photos: dict[str, Tensor],
+        budget: Budget,
+        at_once: int | None,
+        save: int,
+    ) -> Gauntlet:
         surrogate = self._surrogate(run, engine)
         together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
         gauntlet = Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
@@ -74,9 +114,12 @@ class Target:
     def replay(self, number: int) -> Replay:
         """Judge the saved picture of row ``number`` (from 1) of the attempts file again."""
         certified = read_certified(self.results)
-        run, row = certified.run, _saved_row(certified.run, self.out, number)
+        run, (attempts, row) = certified.run, _saved_row(certified.run, self.out, number)
         picture = _saved_picture(self.out, row)
-        (defence,) = certified.chosen([row["defence"]])
+        if row.get("certified", True):
+            (defence,) = certified.chosen([row["defence"]])
+        else:
+            defence = defence_from(attempts.defences[row["defence"]])
         engine = self._engine(run, [defence])
         clean = self._photos(run, engine.classifier, {row["image"]})[row["image"]]
         job = Job(clean[None], torch.tensor([row["label"]]), defence.cover.patch)
@@ -162,17 +205,23 @@ class Replay:
     decision: Decision
 
     @property
-    def broken(self) -> bool:
+    def fell(self) -> bool:
+        """Whether it decides otherwise than its guarantee would have it, certified or not."""
         return self.defence.rule.guarantee.broken_by(self.decision, self.row["label"])
+
+    @property
+    def broken(self) -> bool:
+        return self.fell and bool(self.row.get("certified", True))
 
     @property
     def sentence(self) -> str:
         """The finding in words."""
         names, answer, label = self.engine.classifier.class_names, self.decision.label, self.row["label"]
         alert = "with an alert" if self.decision.alert else "without an alert"
+        found = "broken" if self.row.get("certified", True) else "changed, and never certified"
         return (
             f"row {self.number}: {self.defence.name} answers {class_name(answer, names)} ({answer}) {alert}; "
-            f"the true class is {names[label]} ({label}): {'broken' if self.broken else 'not broken'}"
+            f"the true class is {names[label]} ({label}): {found if self.fell else 'not broken'}"
         )
 
     def check_proof(self) -> None:
@@ -183,8 +232,13 @@ class Replay:
             )
 
 
-def _saved_row(run: Run, attempts: Path, number: int) -> Row:
-    """A row of an attempts file on this very run; an error unless its picture was saved."""
+def _some(items: Sequence[T], count: int) -> list[T]:
+    """At most ``count`` of them, evenly spaced."""
+    return evenly_spaced(items, min(count, len(items)))
+
+
+def _saved_row(run: Run, attempts: Path, number: int) -> tuple[Run, Row]:
+    """A file of attempts on this very run, and a row of it; an error unless its picture was saved."""
     made = read_run(attempts)
     if made.kind != "attack" or made.header["certified"]["digest"] != run.digest:
         raise ResultsError(f"expected attempts on {run.path}, got {attempts}, which is about something else")
@@ -192,7 +246,7 @@ def _saved_row(run: Run, attempts: Path, number: int) -> Row:
         raise ResultsError(f"expected a row from 1 to {len(made.rows)} of {attempts}, got {number}")
     if made.rows[number - 1]["picture"] is None:
         raise ResultsError(f"expected a row with a saved picture, got {number}: only successful attempts are saved")
-    return made.rows[number - 1]
+    return made, made.rows[number - 1]
 
 
 def _saved_picture(attempts: Path, row: Row) -> Tensor:

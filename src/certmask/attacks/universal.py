@@ -48,7 +48,7 @@ class UniversalPatch(Attack):
         corners = random_corners(job, len(chosen), chance) if job.corners is None else job.corners.cpu()[chosen]
         targets = torch.full((len(chosen),), -1) if job.targets is None else job.targets.cpu()[chosen]
         pictures = paste(job.images.cpu()[chosen].to(device), patch.expand(len(chosen), -1, -1, -1), corners)
-        pairs, wanted = bare_views(len(chosen), device).draw(torch.Generator(device))
+        drawn = bare_views(len(chosen), device).draw(torch.Generator(device))
         labels, narrow = job.labels.cpu()[chosen].to(device), torch.zeros(len(chosen), dtype=torch.bool, device=device)
-        logits = self.surrogate(pictures, pairs)
-        return attempt_losses(logits, wanted, labels, targets.to(device), narrow).mean()
+        logits = self.surrogate(pictures, drawn.pairs)
+        return attempt_losses(logits, drawn, labels, targets.to(device), narrow).mean()

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certmask.attacks.levels import levels_of, thresholds_of
 from certmask.certificate import Decision
 from certmask.geometry import IntArray
-from certmask.passes import NONE, Ballot
+from certmask.passes import NONE, Ask, Ballot
 from certmask.rules import Rule
-from certmask.votes import Votes, VoteStore
+from certmask.votes import UNIT, BoolArray, Votes, VoteStore
 
 CLEAN = -1
 """Answer of an attacker who leaves a vote as it was."""
@@ -31,7 +32,8 @@ class VoteGame:
     """A rule asks, an attacker answers: a pass with a mask of the district's jury keeps its vote, all others are free.
 
     That is more than a real patch can do, so a rule that survives this game survives every patch in the district.
-    ``palette`` ``[rows, classes]`` lists the outputs that the attacker chooses from.
+    ``palette`` ``[rows, classes]`` lists the outputs that the attacker chooses from. A free pass that the clean votes
+    do not have, such as the bare picture's, is never left as it was: the attacker gives it the first of the palette.
     """
 
     def __init__(self, votes: Votes, rule: Rule, district: int, palette: Tensor) -> None:
@@ -62,6 +64,7 @@ class VoteGame:
         outputs = self.palette.new_empty(len(sets), self.palette.shape[1])
         outputs[torch.from_numpy(~free)] = self.votes.of(sets[~free])
         picks = strategy(sets[free])
+        picks = np.where((picks == CLEAN) & ~self._voted(sets[free]), 0, picks)
         answers = self.palette[torch.from_numpy(picks)].clone()
         left = picks == CLEAN
         if left.any():
@@ -70,6 +73,11 @@ class VoteGame:
         named = (tuple(sorted(mask for mask in row if mask != NONE)) for row in sets[free][~left].tolist())
         turned.update(zip(named, answers[torch.from_numpy(~left)], strict=True))
         return outputs
+
+    def _voted(self, sets: IntArray) -> BoolArray:
+        """Which passes have a clean vote, ``[n]``."""
+        ask = Ask(np.zeros(len(sets), dtype=np.int64), self.votes.ballot.numbers(sets))
+        return np.asarray(self.votes.store.slots(*ask) >= 0)
 
     def every_play(self) -> Iterator[tuple[Decision, Turned]]:
         """All games, over every row of the palette for every free pass that the rule comes to ask for."""
@@ -98,6 +106,19 @@ def outputs_for(classes: Sequence[int], count: int) -> Tensor:
     return torch.cat([certain, (0.01 * certain).softmax(dim=1), torch.zeros(1, count)])
 
 
+def outputs_at(thresholds: Sequence[float], classes: Sequence[int], count: int) -> Tensor:
+    """Votes for some classes that lead the next one by exactly a threshold, and by a unit more: ``[rows, count]``."""
+    rows = []
+    for lead in sorted({round(threshold / UNIT) * UNIT for threshold in thresholds if threshold < 1}):
+        for label in classes:
+            for own in (lead, min(lead + UNIT, 1.0)):
+                row = torch.zeros(count, dtype=torch.float64)
+                row[(label + 1) % count] = rest = round((1 - own) / 2 / UNIT - 0.5) * UNIT
+                row[label] = rest + own
+                rows.append(row.float())
+    return torch.stack(rows) if rows else torch.empty(0, count)
+
+
 def turning(masks: IntArray, row: int) -> Strategy:
     """Turn the passes whose masks are all among ``masks`` (and the bare one); leave the others alone."""
     return lambda passes: np.where(np.isin(passes, np.append(masks, -1)).all(axis=1), row, CLEAN)
@@ -108,12 +129,36 @@ def siding(masks: IntArray, row: int) -> Strategy:
     return lambda passes: np.where(np.isin(passes, masks).any(axis=1), row, CLEAN)
 
 
+def layered(levels: IntArray, coarse: int, fine: int) -> Strategy:
+    """One output for passes with a mask of a level before the last, another for all others, the bare one's too."""
+    early = np.append(levels < levels.max(), False)
+    return lambda passes: np.where(early[passes].any(axis=1), coarse, fine)
+
+
+def level_strategies(game: VoteGame) -> Iterator[Strategy]:
+    """For every output: turn all votes of one level, of all but the last, of the last; and every output for coarse
+    votes beside every certain one for the finest, so that leads lie below, exactly at and above every threshold."""
+    levels, free = levels_of(game.votes.cover), game.free_masks
+    certain = [row for row, output in enumerate(game.palette) if output.max() == 1]
+    for row in range(len(game.palette)):
+        for level in range(levels.max() + 1):
+            yield turning(free[levels[free] == level], row)
+        yield layered(levels, row, CLEAN)
+        yield layered(levels, CLEAN, row)
+        for fine in certain:
+            yield layered(levels, row, fine)
+
+
 def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[Strategy]:
-    """For every output: turn all; spare one mask; turn masks with exactly k votes; turn ever more masks; side with the
-    jury of one other district wherever it takes part, so that one dissenter wins all duels but those out of reach."""
+    """For every output: turn all; the bare picture alone; spare one mask; turn masks with exactly k votes; turn ever
+    more masks; side with the jury of one other district wherever it takes part, so that one dissenter wins all duels
+    but those out of reach. Where there are levels, what is known to push votes across thresholds."""
     free, districts = game.free_masks, game.votes.cover.districts
+    if any(thresholds_of(game.rule, game.votes.cover)):
+        yield from level_strategies(game)
     for row in range(len(game.palette)):
         yield turning(free, row)
+        yield turning(free[:0], row)
         for spared in chance.permutation(free)[:SPARED]:
             yield turning(free[free != spared], row)
         exactly = votes_summing_to(np.array(game.votes.cover.copies)[free], game.votes.cover.k)

@@ -9,9 +9,11 @@ from enum import IntEnum
 from itertools import chain, islice
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from certmask.attacks.vote_game import Turned, VoteGame, known_strategies, outputs_for, random_strategies
+from certmask.attacks.levels import thresholds_of
+from certmask.attacks.vote_game import Turned, VoteGame, known_strategies, outputs_at, outputs_for, random_strategies
 from certmask.certificate import NO_CLASS, Decision
 from certmask.errors import AttackError
 from certmask.rules import Rule
@@ -56,7 +58,8 @@ def worst_case(
     """What an attacker with full control over the votes outside one jury can do to the clean ``votes`` of an image.
 
     Known strategies first, then every attack, up to ``plays`` of them; if that was not all, a tenth as many at random.
-    Without a district, the worst of all. ``palette`` ``[rows, classes]`` lists the outputs to choose from.
+    Without a district, the worst of all. ``palette`` ``[rows, classes]`` lists the outputs to choose from; by default
+    certain, faint and silent ones and, for a rule with levels, such as lead by exactly a threshold.
     """
     classes = votes.outputs.shape[1]
     if not 0 <= label < classes:
@@ -66,7 +69,7 @@ def worst_case(
     count = len(votes.cover.districts)
     if district is not None and not 0 <= district < count:
         raise AttackError(f"expected a district from 0 to {count - 1}, got {district}")
-    palette = outputs_for(_relevant_classes(votes, label), classes) if palette is None else palette
+    palette = _outputs(votes, rule, label) if palette is None else palette
     games = (VoteGame(votes, rule, place, palette) for place in (range(count) if district is None else [district]))
     return _worst(_worst_in(game, label, plays, np.random.default_rng(seed)) for game in games)
 
@@ -105,6 +108,13 @@ def _worst(cases: Iterable[WorstCase]) -> WorstCase:
             return case
     assert worst is not None
     return replace(worst, exact=exact)
+
+
+def _outputs(votes: Votes, rule: Rule, label: int) -> Tensor:
+    """What an attacker chooses from, where nobody says otherwise, ``[rows, classes]``."""
+    classes, count = _relevant_classes(votes, label), votes.outputs.shape[1]
+    thresholds = [*chain(*thresholds_of(rule, votes.cover))]
+    return torch.cat([outputs_for(classes, count), outputs_at(thresholds, classes, count)])
 
 
 def _relevant_classes(votes: Votes, label: int) -> list[int]:

@@ -22,7 +22,11 @@ def attack(
     ] = None,
     weights: WeightsOption = None,
     rule: Annotated[list[str] | None, typer.Option("--rule", help="Only these of the run's rules; repeatable.")] = None,
-    images: Annotated[int, typer.Option("--images", min=1, help="Certified images per rule.")] = 20,
+    uncertified: Annotated[
+        bool,
+        typer.Option("--uncertified", help="Attack photos answered rightly and *not* certified, for each last resort."),
+    ] = False,
+    images: Annotated[int, typer.Option("--images", min=1, help="Images per rule.")] = 20,
     locations: Annotated[int, typer.Option("--locations", min=1, help="Places for the patch per image.")] = 5,
     restarts: Annotated[int, typer.Option("--restarts", min=1, help="Attempts per place.")] = 1,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Gradient steps per attempt.")] = 60,
@@ -42,7 +46,10 @@ def attack(
         int | None, typer.Option("--replay", min=1, help="Only judge the saved picture of this row of --out again.")
     ] = None,
 ) -> None:
-    """Try to break what a run certified: one row per attempt, then a table. Exit code 1 if a proved one breaks."""
+    """Try to break what a run certified: one row per attempt, then a table. Exit code 1 if a proved one breaks.
+
+    With --uncertified, how often answers fall that nothing was proved about: no certificate is at stake.
+    """
     from certmask.attacks.attempts import Budget
     from certmask.attacks.certified_run import read_certified
     from certmask.attacks.target import Target
@@ -60,8 +67,9 @@ def attack(
         _replay(target, replay)
         return
     budget = Budget(images, locations, restarts, steps, masks_per_step, seed)
-    with waiting("loading the model and its certified photos"):
-        gauntlet = target.gauntlet(budget, at_once=attempts_at_once, save=save)
+    with waiting("loading the model and its photos"):
+        gather = target.uncertified if uncertified else target.gauntlet
+        gauntlet = gather(budget, at_once=attempts_at_once, save=save)
     _attack(target, gauntlet)
 
 

@@ -116,7 +116,7 @@ def _margin(margin: float) -> str:
 def attacked(lines: Sequence[AttackFigures]) -> list[str]:
     """What attempts did, and how strong the attack is known to be."""
     tried = [line for line in lines if line.attempts]
-    proofs = [line for line in tried if line.guarantee.proved]
+    proofs = [line for line in tried if line.guarantee.proved and line.certified]
     sentences = []
     if proofs and not any(line.broken for line in proofs):
         total = sum(line.attempts for line in proofs)
@@ -126,6 +126,12 @@ def attacked(lines: Sequence[AttackFigures]) -> list[str]:
         f"the published test ({line.images_lost:,} of {line.images:,} images lost)."
         for line in tried
         if line.guarantee is Guarantee.PUBLISHED
+    ]
+    sentences += [
+        f"{line.defence}: {line.label_changed:,} of {line.attempts:,} attempts changed the answer on images that were "
+        f"answered rightly and not certified ({line.images_lost:,} of {line.images:,} images lost)."
+        for line in tried
+        if not line.certified
     ]
     bare = [line for line in tried if line.guarantee is Guarantee.NONE]
     if not bare:

@@ -122,7 +122,9 @@ def _mean(values: Sequence[float]) -> float | None:
 class AttackFigures:
     """One defence over all attempts on it; ``broken`` is None where nothing was certified.
 
-    ``images_lost`` counts images with at least one broken certificate or, without certificates, one changed label.
+    That is so for a rule that promises nothing, and for attempts on images that were chosen for not being
+    ``certified``. ``images_lost`` counts images with at least one broken certificate or, without certificates, one
+    answer that would have broken it.
     """
 
     run: str
@@ -134,6 +136,7 @@ class AttackFigures:
     broken: int | None
     images: int
     images_lost: int
+    certified: bool = True
 
 
 def attack_figures(run: Run) -> list[AttackFigures]:
@@ -144,6 +147,8 @@ def attack_figures(run: Run) -> list[AttackFigures]:
 
 def _attack_figures(run: Run, defence: str) -> AttackFigures:
     rows, guarantee = [row for row in run.rows if row["defence"] == defence], run.guarantee(defence)
+    certified = not rows or any(row.get("certified", True) for row in rows)
+    lost = "broken" if certified else "fell"
     return AttackFigures(
         run=run.name,
         defence=defence,
@@ -151,9 +156,10 @@ def _attack_figures(run: Run, defence: str) -> AttackFigures:
         attempts=len(rows),
         label_changed=sum(row["answer"] != row["label"] for row in rows),
         alerted=sum(row["alert"] for row in rows),
-        broken=None if guarantee is Guarantee.NONE else sum(row["broken"] for row in rows),
+        broken=None if guarantee is Guarantee.NONE or not certified else sum(row["broken"] for row in rows),
         images=len({row["image"] for row in rows}),
-        images_lost=len({row["image"] for row in rows if row["broken"]}),
+        images_lost=len({row["image"] for row in rows if row.get(lost)}),
+        certified=certified,
     )
 
 
@@ -251,10 +257,20 @@ COLUMNS: list[Column[Figures]] = [
 UNITS = "shares in %, passes per image"
 """What the brief headings leave unsaid."""
 
+UNCERTIFIED = "not certified"
+"""What stands for a certificate beside attempts on images that have none."""
+
 ATTACK_COLUMNS: list[Column[AttackFigures]] = [
     Column("run", WORDS, lambda f: f.run),
     Column("defence", WORDS, lambda f: f.defence, "defence", "", "defence"),
-    Column("guarantee", WORDS, lambda f: f.guarantee.value, "certificate", "", "certificate"),
+    Column(
+        "guarantee",
+        WORDS,
+        lambda f: f.guarantee.value if f.certified else UNCERTIFIED,
+        "certificate",
+        "",
+        "certificate",
+    ),
     Column("attempts", COUNT, lambda f: f.attempts, "attempts", "", "attempts"),
     Column("label_changed", COUNT, lambda f: f.label_changed, "label changed", "", "label\nchanged"),
     Column("alerted", COUNT, lambda f: f.alerted, "alerted", "", "alerted"),

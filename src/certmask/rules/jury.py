@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,7 @@ def described(thresholds: float | tuple[float, ...]) -> float | list[float]:
     return list(thresholds) if isinstance(thresholds, tuple) else thresholds
 
 
-def bars_of(thresholds: float | tuple[float, ...], levels: Levels) -> tuple[float, ...]:
+def bars_of(thresholds: float | tuple[float, ...], levels: Sized) -> tuple[float, ...]:
     """The threshold of each level but the last."""
     if not isinstance(thresholds, tuple):
         return (thresholds,) * (len(levels) - 1)
