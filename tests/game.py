@@ -6,13 +6,15 @@ asked for are branched over, so the tree holds every attack that can make a diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import combinations, permutations
 from random import Random
 from typing import TypeVar
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -20,7 +22,7 @@ from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover, custom_cover
 from certmask.geometry import Mask
 from certmask.passes import Ballot
-from certmask.rules import Rule
+from certmask.rules import MinorityReports, Rule
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
 from certmask.votes import Votes, VoteStore
@@ -223,6 +225,66 @@ def seen_by_jury(cover: Cover, district: int, table: Table) -> Table:
     """The part of a clean table that survives an attack in the district; the rest cannot matter."""
     jury = set(cover.districts.jury(district))
     return {one: vote for one, vote in table.items() if not jury.isdisjoint(one)}
+
+
+# --------------------------------------------------------------------------------------------------- attacks
+
+
+def assert_kept(
+    cover: Cover, rule: Rule, label: int, district: int, clean: Table, runs: Iterable[tuple[Decision, Table]]
+) -> int:
+    """Every decision keeps the rule's guarantee; returns how many there were."""
+    count = 0
+    for decision, attacked in runs:
+        count += 1
+        if not keeps(rule.guarantee, decision, label):
+            pytest.fail(
+                f"{rule} on {cover.masks} with juries {families(cover)} is certified for class {label} but answers "
+                f"{decision} when attacked in district {district}: clean {clean}, attacked {attacked}"
+            )
+    return count
+
+
+def every_attack(cover: Cover, rule: Rule, palette: Tensor, labels: Iterable[int]) -> Counter[str]:
+    """All certified clean tables, all districts, all attacks; each part of a table that a jury sees only once."""
+    seen: Counter[str] = Counter(covers=1)
+    for label in labels:
+        tables = list(certified(cover, rule, label, palette))
+        seen["tables"] += len(tables)
+        if not isinstance(rule, MinorityReports):  # which may warn of a certified clean image, as its guarantee allows
+            for clean in tables:
+                unpatched, _ = play(cover, deciding(rule), palette, clean.__getitem__)
+                if unpatched != Decision(label):
+                    pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
+        for district in range(len(cover.districts)):
+            parts = {tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}
+            for part in sorted(parts):
+                options = attacker(cover, district, dict(part), palette)
+                runs = plays(cover, deciding(rule), palette, options)
+                seen["attacks"] += assert_kept(cover, rule, label, district, dict(part), runs)
+    return seen
+
+
+def some_attacks(cover: Cover, rule: Rule, palette: Tensor, label: int, attacks: int, rng: Random) -> Counter[str]:
+    """One brittle certified table, all districts, seeded random attacks."""
+    seen: Counter[str] = Counter(covers=1)
+    clean = brittle(cover, rule, label, palette, rng)
+    if clean is None:
+        return seen
+    seen["tables"] += 1
+    for district in range(len(cover.districts)):
+        options = attacker(cover, district, clean, palette)
+        runs = random_plays(cover, deciding(rule), palette, options, attacks, rng)
+        seen["attacks"] += assert_kept(cover, rule, label, district, clean, runs)
+    return seen
+
+
+def total(counts: Iterable[Counter[str]]) -> Counter[str]:
+    """The sum of the counts."""
+    result: Counter[str] = Counter()
+    for count in counts:
+        result.update(count)
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------- covers

@@ -8,7 +8,7 @@ it uses patches of one pixel, which two masks cannot hide between them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import combinations, permutations, product
@@ -26,21 +26,21 @@ from game import (
     Table,
     anything,
     attacker,
-    brittle,
     certified,
     certifying,
     deciding,
+    every_attack,
     families,
     holds,
     keeps,
     line_covers,
-    play,
     plays,
-    random_plays,
-    seen_by_jury,
     shuffled,
+    some_attacks,
+    total,
 )
 from members import ALIGNED, DETECTING, ON_ANY_COVER, PROVED, PROVED_RULES
+from tables import judge_of, places_of
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
@@ -72,63 +72,6 @@ from certmask.threat import Patch
 from certmask.votes import BoolArray, Votes
 
 torch.set_num_threads(1)
-
-
-def assert_kept(
-    cover: Cover, rule: Rule, label: int, district: int, clean: Table, runs: Iterable[tuple[Decision, Table]]
-) -> int:
-    """Every decision keeps the rule's guarantee; returns how many there were."""
-    count = 0
-    for decision, attacked in runs:
-        count += 1
-        if not keeps(rule.guarantee, decision, label):
-            pytest.fail(
-                f"{rule} on {cover.masks} with juries {families(cover)} is certified for class {label} but answers "
-                f"{decision} when attacked in district {district}: clean {clean}, attacked {attacked}"
-            )
-    return count
-
-
-def every_attack(cover: Cover, rule: Rule, palette: Tensor, labels: Iterable[int]) -> Counter[str]:
-    """All certified clean tables, all districts, all attacks; each part of a table that a jury sees only once."""
-    seen: Counter[str] = Counter(covers=1)
-    for label in labels:
-        tables = list(certified(cover, rule, label, palette))
-        seen["tables"] += len(tables)
-        if not isinstance(rule, MinorityReports):  # which may warn of a certified clean image, as its guarantee allows
-            for clean in tables:
-                unpatched, _ = play(cover, deciding(rule), palette, clean.__getitem__)
-                if unpatched != Decision(label):
-                    pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
-        for district in range(len(cover.districts)):
-            parts = {tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}
-            for part in sorted(parts):
-                options = attacker(cover, district, dict(part), palette)
-                runs = plays(cover, deciding(rule), palette, options)
-                seen["attacks"] += assert_kept(cover, rule, label, district, dict(part), runs)
-    return seen
-
-
-def some_attacks(cover: Cover, rule: Rule, palette: Tensor, label: int, attacks: int, rng: Random) -> Counter[str]:
-    """One brittle certified table, all districts, seeded random attacks."""
-    seen: Counter[str] = Counter(covers=1)
-    clean = brittle(cover, rule, label, palette, rng)
-    if clean is None:
-        return seen
-    seen["tables"] += 1
-    for district in range(len(cover.districts)):
-        options = attacker(cover, district, clean, palette)
-        runs = random_plays(cover, deciding(rule), palette, options, attacks, rng)
-        seen["attacks"] += assert_kept(cover, rule, label, district, clean, runs)
-    return seen
-
-
-def total(counts: Iterable[Counter[str]]) -> Counter[str]:
-    """The sum of the counts."""
-    result: Counter[str] = Counter()
-    for count in counts:
-        result.update(count)
-    return result
 
 
 # ------------------------------------------------------------------------------- certified means unbreakable
@@ -407,12 +350,13 @@ def test_certificates_are_exact_where_every_jury_is_one_mask(rule: Rule, masks: 
 def failing(cover: Cover, table: Table, rule: JuryDetection | JuryRecovery) -> tuple[int, int]:
     """How many district verdicts and how many pair verdicts are not class 2, by the reference."""
     rows = {one: HARD[vote].tolist() for one, vote in table.items()}
-    aggregate, juries = reference_rules.AGGREGATES[rule.aggregate.name], sorted(families(cover))
-    districts = sum(not aggregate.wins([rows[i, i] for i in jury], 2, 0.0) for jury in juries)
-    if isinstance(rule, JuryDetection):
-        return districts, 0
-    pools = [reference_rules.common(rows, one, other, None) for one, other in combinations(juries, 2)]
-    return districts, sum(not aggregate.wins(pool, 2, 0.0) for pool in pools)
+    judge, places = judge_of(rule, cover), places_of(cover, "all")
+    wrong = Counter(
+        len(about)
+        for about, levels in reference_rules.questions(places, rows, isinstance(rule, JuryRecovery))
+        if any(lead <= 0 for lead, _ in judge.leads(levels, 2, 0.0))
+    )
+    return wrong[1], wrong[2]
 
 
 @pytest.mark.parametrize("aggregate", [MeanProbability(), LabelMajority()], ids=lambda a: a.name)
