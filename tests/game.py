@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
-from certmask.covers import Cover, custom_cover
+from certmask.covers import Cover, custom_cover, stacked_cover
 from certmask.geometry import Mask
 from certmask.passes import Ballot
 from certmask.rules import MinorityReports, Rule
@@ -48,6 +48,10 @@ SOFT = torch.tensor(
 
 QUIET = torch.cat([HARD, torch.zeros(1, 3)])
 """Certain answers, and a vote that gave no numbers."""
+
+
+LEADS = torch.tensor([[4, 0, 0], [0, 4, 0], [0, 0, 4], [1, 0, 3], [2, 0, 2], [0, 0, 0]]).div(4)
+"""Certain answers, a lead of exactly one half for the last class, a tie that it loses, and silence."""
 
 
 def played(
@@ -340,6 +344,13 @@ def line_covers(masks: int, longest: int) -> tuple[Cover, ...]:
 def families(cover: Cover) -> set[tuple[int, ...]]:
     """The juries of a cover."""
     return {cover.districts.jury(district) for district in range(len(cover.districts))}
+
+
+def line_zoom(length: int, *levels: tuple[int, Sequence[int]], patch: int = 1) -> Cover:
+    """A cover of several levels on a line, of masks of a width at these starts for each level."""
+    at = Patch(1, patch)
+    rows = [[Mask(0, left, 1, width) for left in starts] for width, starts in levels]
+    return stacked_cover([custom_cover((1, length), at, masks) for masks in rows])
 
 
 def shuffled(cover: Cover, rng: Random) -> Cover:

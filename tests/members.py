@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from PIL import Image
 from certmask.certificate import Guarantee
 from certmask.covers import TILINGS, Cover
 from certmask.errors import CertmaskError
-from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, Rule
+from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, MeanProbability, Rule
 from certmask.rules.tournament import LAST_RESORTS
 from certmask.threat import Patch, Size
 
@@ -67,6 +67,17 @@ ALIGNED = [rule for rule in PROVED_RULES if getattr(rule, "pairs", "all") == "al
 ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED]
 ZOOMING = [rule for kind in (JuryRecovery, JuryDetection) for rule in variants(kind, ON_LEVELS)]
 """Those that judge level by level."""
+
+
+def told_apart(rules: Sequence[Rule]) -> list[Rule]:
+    """Fewer, for what takes long: a last resort does not know aggregates, so one of them tries the majority."""
+    return [
+        rule
+        for rule in rules
+        if getattr(rule, "last_resort", "") != "majority"
+        or isinstance(getattr(rule, "aggregate", None), (MeanProbability, type(None)))
+    ]
+
 
 # ----------------------------------------------------------------------------------------------------- tilings
 

@@ -84,7 +84,11 @@ class MeanLogProbability(MeanProbability):
 
     def verdict(self, rows: Rows, margin: float = 0.0) -> Verdict:
         label, low, high = super().verdict(rows)
-        return Verdict(label, float(low) - margin, float(high) + margin)
+        band = margin + 2.0**-29  # what rounding adds to noise
+        return Verdict(label, float(low) - band, float(high) + band)
+
+    def decided(self, rows: Rows) -> Verdict:
+        return super().verdict(rows)
 
 
 class LabelMajority(MeanProbability):
