@@ -50,8 +50,8 @@ QUIET = torch.cat([HARD, torch.zeros(1, 3)])
 """Certain answers, and a vote that gave no numbers."""
 
 
-LEADS = torch.tensor([[4, 0, 0], [0, 4, 0], [0, 0, 4], [1, 0, 3], [2, 0, 2], [0, 0, 0]]).div(4)
-"""Certain answers, a lead of exactly one half for the last class, a tie that it loses, and silence."""
+LEADS = torch.tensor([[4, 0, 0], [0, 4, 0], [0, 0, 4], [1, 0, 3], [3, 0, 1], [2, 0, 2], [0, 0, 0]]).div(4)
+"""Certain answers, leads of exactly one half for the last class and against it, a tie that it loses, and silence."""
 
 
 def played(

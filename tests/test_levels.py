@@ -51,10 +51,10 @@ RULES = [
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_levels_agree_with_the_reference(rule: Rule) -> None:
-    """60 seeded tables per rule, some with silent votes: same class, alert, basis and certificate."""
+    """40 seeded tables per rule, some with silent votes: same class, alert, basis and certificate."""
     rng, outcomes = Random(21), Counter[tuple[bool, bool]]()
     smooth = isinstance(getattr(rule, "aggregate", None), MeanLogProbability)
-    for _ in range(60):
+    for _ in range(40):
         cover, label = rng.choice(COVERS), rng.randrange(4)
         table = silenced(random_table(cover, label, smooth, rng), rng)
         votes = as_votes(cover, table)
@@ -62,8 +62,8 @@ def test_levels_agree_with_the_reference(rule: Rule) -> None:
         found = reference.Recovered((decision.label, decision.alert), decision.basis)
         assert (found, proved) == by_reference(rule, cover, table, label), (cover, table)
         outcomes[decision.label == label and not decision.alert, proved] += 1
-    assert outcomes[False, False] > 5
-    assert outcomes[True, True] > 5
+    assert outcomes[False, False] > 4
+    assert outcomes[True, True] > 4
 
 
 # ------------------------------------------------------------------------------------------------------ proofs
