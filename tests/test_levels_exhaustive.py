@@ -223,7 +223,10 @@ def test_one_level_is_what_it_was() -> None:
     plain = custom_cover((1, 3), ONE, [Mask(0, left, 1, 1) for left in range(3)])
     alone = stacked_cover([plain])
     for rule in (JuryRecovery("all", MeanProbability()), JuryDetection()):
-        tables = [sorted(map(sorted, map(dict.items, certified(cover, rule, 2, LEADS[[0, 3, 2]])))) for cover in (plain, alone)]
+        tables = [
+            sorted(map(sorted, map(dict.items, certified(cover, rule, 2, LEADS[[0, 3, 2]]))))
+            for cover in (plain, alone)
+        ]
         assert tables[0] == tables[1]
         assert len(tables[0]) > 5
         assert every_attack(alone, rule, LEADS[[0, 3, 2]], (2,)) == every_attack(plain, rule, LEADS[[0, 3, 2]], (2,))
