@@ -35,6 +35,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "report": (*CORE, "data", "results"),
     "function": None,
     "certification": None,
+    "tuning": None,
     "deployed": None,
     "attacks": None,
     "adapters": None,

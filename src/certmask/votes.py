@@ -197,7 +197,10 @@ class Votes:
         """These passes of all pictures, or of some; what is filled up is left out."""
         pictures = self.everyone if pictures is None else pictures
         passes = np.broadcast_to(passes, (len(pictures), *passes.shape[1:])).reshape(len(pictures), -1)
-        who, which = np.nonzero(passes != NONE)
+        wanted = passes != NONE
+        if wanted.all():
+            return Ask(np.repeat(pictures, passes.shape[1]), passes.ravel())
+        who, which = np.nonzero(wanted)
         return Ask(pictures[who], passes[who, which])
 
     def rows(self, passes: IntArray, pictures: IntArray | None = None) -> IntArray:

@@ -16,6 +16,7 @@ from certmask.cli.report import report
 from certmask.cli.reproduce import reproduce
 from certmask.cli.table import table
 from certmask.cli.train import train
+from certmask.cli.tune import tune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,5 +47,5 @@ def _main(
     pass
 
 
-for command in (plan, predict, certify, attack, train, models, table, report, reproduce, demo):
+for command in (plan, predict, certify, tune, attack, train, models, table, report, reproduce, demo):
     app.command()(command)

@@ -10,7 +10,7 @@ from certmask.covers.tilings import patchcleanser_cover
 from certmask.covers.zoom import Level, zoom_cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
-from certmask.threat import Patch, Size, checked_patch, checked_size
+from certmask.threat import Patch, Size
 
 DEFAULT_FOLD = (2, 2)
 PER_AXIS = (4, 4)
@@ -71,7 +71,10 @@ class Wishes:
         return self.tiling not in (None, "zoom") or self.mask is not None or self.fold is not None
 
 
-def suited_cover(image: Size, patch: Patch, wishes: Wishes = Wishes(), suits: str = "zoom") -> Cover:
+NOTHING_WISHED = Wishes()
+
+
+def suited_cover(image: Size, patch: Patch, wishes: Wishes = NOTHING_WISHED, suits: str = "zoom") -> Cover:
     """The cover that is asked for, as far as it is, else one that ``suits``: ``zoom``, ``many`` or ``single``.
 
     An error if it has more masks than anybody could want.

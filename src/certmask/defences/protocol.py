@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Weakest
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.engine import Archive, Engine, Finding
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
-from certmask.rules.rule import Asking, Proofs, T
+from certmask.rules.rule import Asking, Proofs, T, together
 from certmask.threat import Size, Threat
 from certmask.votes import BoolArray, VoteStore
 
@@ -128,31 +128,30 @@ def examine(
 
     def program(numbers: list[int], store: VoteStore) -> Asking[list[list[Outcome]]]:
         truth = None if labels is None else np.array([labels[number] for number in numbers])
-        found = []
-        for defence in defences:
-            found.append((yield from _outcomes(defence, engine, store, truth)))
+        found = yield from together(_outcomes(defence, engine, store, truth) for defence in defences)
         return [[of_all[place] for of_all in found] for place in range(len(numbers))]
 
-    passes = sum(defence.most_passes for defence in defences)
+    masks = len(engine.forward.masks)
+    passes = min(sum(defence.most_passes for defence in defences), 1 + masks * (masks + 1) // 2)
     return engine.run(images, program, archive=archive, most_passes=passes)
 
 
 def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: IntArray | None) -> Asking[list[Outcome]]:
     asked: list[Ask] = []
     proved: list[Ask] = []
-    decisions = yield from noted(defence.deciding(engine, store), asked)
-    certified: Sequence[bool | None] = [None] * store.pictures
-    weakest: Sequence[Weakest | None] = [None] * store.pictures
+    work: list[Asking[Any]] = [noted(defence.deciding(engine, store), asked)]
     if labels is not None and defence.guarantee is not Guarantee.NONE:
-        proofs = yield from noted(defence.proving(engine, store, labels), proved)
-        certified, weakest = proofs.holds.tolist(), proofs.weakest
+        work.append(noted(defence.proving(engine, store, labels), proved))
+    decisions, *proofs = yield from together(work)
+    certified = proofs[0].holds.tolist() if proofs else [None] * store.pictures
+    weakest = proofs[0].weakest if proofs else [None] * store.pictures
     answering, proving = asked_marks(store, asked), asked_marks(store, proved)
     dissent = _dissent(store, answering, np.array([decision.label for decision in decisions]))
     cost = engine.classifier.cost
-    counts = np.stack([dissent, cost * answering.sum(axis=1), cost * proving.sum(axis=1)], axis=1).tolist()
+    counts = (dissent.tolist(), (cost * answering.sum(axis=1)).tolist(), (cost * proving.sum(axis=1)).tolist())
     return [
-        Outcome(decision.label, decision.alert, holds, *numbers, decision.basis, weak and weak.describe())
-        for decision, holds, numbers, weak in zip(decisions, certified, counts, weakest, strict=True)
+        Outcome(one.label, one.alert, holds, dissents, answer, proof, one.basis, weak and weak.describe())
+        for one, holds, weak, dissents, answer, proof in zip(decisions, certified, weakest, *counts, strict=True)
     ]
 
 

@@ -27,7 +27,7 @@ from certmask.rules.rule import Asking
 from certmask.votes import Votes, VoteStore
 
 T = TypeVar("T")
-COHORT = {"cuda": 32, "cpu": 1}
+COHORT = {"cuda": 128, "cpu": 1}
 """Pictures that rules look at together: on a GPU many, so that it need not wait; on a CPU each is done sooner."""
 
 AHEAD = 8
@@ -90,9 +90,10 @@ class Engine:
     """Runs a program on images, cohort by cohort, and answers what it asks for, batch by batch.
 
     Every batch has the classifier's fixed shape and is filled from as many images as it takes. Images are admitted
-    only while the votes in memory stay below ``memory`` bytes, however many masks there are; those of one cohort may
-    come on top. On a GPU, rules look at the votes of one batch while the next ones are computed. ``cohort`` is the most
-    images that rules look at together (1 on a CPU, 32 on a GPU), ``together`` the most masks that one pass hides.
+    only while the votes in memory stay below ``memory`` bytes (a GiB, or an eighth of a GPU's), however many masks
+    there are; those of one cohort may come on top. On a GPU, rules look at the votes of one batch while the next ones
+    are computed. ``cohort`` is the most images that rules look at together (1 on a CPU, 128 on a GPU), ``together``
+    the most masks that one pass hides.
     ``tried`` has the shapes of batch in which masked views were tried among strangers.
     """
 
@@ -102,12 +103,13 @@ class Engine:
         covers: Sequence[Cover],
         *,
         fill: Colour | None = None,
-        memory: int = 1 << 30,
+        memory: int | None = None,
         cohort: int | None = None,
         together: int = 2,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        self.classifier, self.memory, self.progress = classifier, memory, progress
+        self.classifier, self.progress = classifier, progress
+        self.memory = _room_for_votes(classifier.device) if memory is None else memory
         self.fill: Colour = classifier.mean if fill is None else fill
         self.forward = Forward(classifier, covers, self.fill, together)
         masks = self.forward.masks
@@ -335,6 +337,12 @@ class Engine:
     def _beside(self) -> Any:
         """Work beside the batches that are under way."""
         return nullcontext() if self._aside is None else torch.cuda.stream(self._aside)
+
+
+def _room_for_votes(device: torch.device) -> int:
+    """A GiB, or an eighth of a GPU's memory if that is more."""
+    total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(total // 8, 1 << 30)
 
 
 def _urgent_stream(device: torch.device) -> Any:

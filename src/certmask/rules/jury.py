@@ -11,15 +11,17 @@ from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate
-from certmask.rules.levels import Levels, jury_levels
+from certmask.rules.levels import Levels, PoolsOf, jury_levels
 from certmask.rules.proof import Prover
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_of
 from certmask.rules.rule import Asking, Rule
 from certmask.rules.verdicts import LAST, Pools, settled
 from certmask.votes import BoolArray, Votes
 
-DEFAULT_THRESHOLD = 0.5
-"""The lead that settles a question before the last level, where nobody says otherwise."""
+Thresholds = float | Sequence[float]
+DEFAULT_THRESHOLDS = (0.9, 0.3, 0.2)
+"""The leads that settle a question before the last level, where nobody says otherwise: almost certain under the largest
+masks, clear under smaller ones."""
 
 
 class JuryRule(Rule):
@@ -27,7 +29,8 @@ class JuryRule(Rule):
 
     The last level decides in any case. Every vote that takes part, also in whether to go on, hides ``t``: a patch there
     changes neither. ``thresholds`` are those of all levels but the last, or one for all; in units of the aggregate's
-    lead, on average over a pool's votes. Where votes are ``pooled``, a level's pool has those of coarser levels, too.
+    lead, on average over a pool's votes. Of more than there are levels, those of the coarsest are left out.
+    Where votes are ``pooled``, a level's pool has those of coarser levels, too.
     """
 
     pairs = DEFAULT_PAIRS
@@ -35,25 +38,26 @@ class JuryRule(Rule):
     def __init__(
         self,
         aggregate: Aggregate | str | None = None,
-        thresholds: float | Sequence[float] = DEFAULT_THRESHOLD,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
         pooled: bool = False,
         margin: float = 0.0,
     ) -> None:
         super().__init__(margin)
         self.aggregate = aggregate_of(aggregate)
         self.unit = self.aggregate.unit
-        self.thresholds = _checked_thresholds(thresholds)
+        self.thresholds = checked_thresholds(thresholds)
         if not isinstance(pooled, bool):
             raise CertmaskError(f"expected pooled to be True or False, got {pooled!r}")
         self.pooled = pooled
 
     def check(self, cover: Cover) -> None:
         levels = len(jury_levels(cover, self.pairs))
-        if isinstance(self.thresholds, tuple) and len(self.thresholds) != levels - 1:
-            raise CoverError(
-                f"expected {levels - 1} thresholds for {levels} levels, got {len(self.thresholds)}: one for each level "
-                "but the last, or one number for all"
-            )
+        for thresholds in (self.thresholds, self.claim_thresholds):
+            if isinstance(thresholds, tuple) and len(thresholds) < levels - 1:
+                raise CoverError(
+                    f"expected {levels - 1} thresholds for {levels} levels, got {len(thresholds)}: one for each level "
+                    "but the last, or one number for all"
+                )
 
     def levels(self, votes: Votes) -> Levels:
         """Which votes judge which places; found once for each ballot."""
@@ -63,30 +67,33 @@ class JuryRule(Rule):
         found: Levels = votes.ballot.levels[key]
         return found
 
-    def bars(self, levels: Levels) -> tuple[float, ...]:
-        """The threshold of each level but the last."""
-        return self.thresholds if isinstance(self.thresholds, tuple) else (self.thresholds,) * (len(levels) - 1)
+    @property
+    def claim_thresholds(self) -> float | tuple[float, ...]:
+        """The thresholds of claims."""
+        return self.thresholds
 
     def claims(self, votes: Votes) -> Asking[IntArray]:
         levels = self.levels(votes)
         places = np.tile(np.arange(levels.places), votes.store.pictures)
         pictures = np.repeat(votes.everyone, levels.places)
-        found = yield from self._verdicts(votes, levels, pictures, places, duels=False)
+        bars = bars_of(self.claim_thresholds, levels)
+        found = yield from self._verdicts(votes, pictures, places, levels.claim_pools, bars)
         return found.reshape(-1, levels.places)
 
     def duels(self, votes: Votes, pictures: IntArray, pairs: IntArray) -> Asking[IntArray]:
         """``R(t, u)`` of pairs of places ``[n, 2]`` of pictures ``[n]``: the class that votes name which hide both."""
-        return (yield from self._verdicts(votes, self.levels(votes), pictures, pairs, duels=True))
+        levels = self.levels(votes)
+        bars = bars_of(self.thresholds, levels)
+        return (yield from self._verdicts(votes, pictures, pairs, levels.pair_pools, bars))
 
     def _verdicts(
-        self, votes: Votes, levels: Levels, pictures: IntArray, things: IntArray, duels: bool
+        self, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
     ) -> Asking[IntArray]:
         """The verdict on each thing, a place or a pair of them, of the first level that settles it."""
         verdicts = np.empty(len(things), dtype=np.int64)
         left = np.arange(len(things))
-        for level, bar in enumerate((*self.bars(levels), LAST)):
-            own = things[left]
-            pools = Pools(pictures[left], levels.pair_pools(own, level) if duels else levels.claim_pools(own, level))
+        for level, bar in enumerate((*bars, LAST)):
+            pools = Pools(pictures[left], pools_of(things[left], level))
             yield votes.ask(pools.passes, pools.pictures)
             verdicts[left], clear = settled(self.aggregate, votes, pools, bar)
             left = left[~clear]
@@ -99,7 +106,9 @@ class JuryRule(Rule):
 
     def prover(self, votes: Votes, labels: IntArray) -> Prover:
         """Who asks the questions of a proof."""
-        return Prover(self.aggregate, self.bars(self.levels(votes)), self.margin, votes, labels)
+        levels = self.levels(votes)
+        claims, duels = bars_of(self.claim_thresholds, levels), bars_of(self.thresholds, levels)
+        return Prover(self.aggregate, claims, duels, self.margin, votes, labels)
 
     def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:
         if not cover.levels:
@@ -107,12 +116,23 @@ class JuryRule(Rule):
         return [tuple(dict.fromkeys(masks)) for masks in cover.cells.masks.tolist()]
 
     def describe(self) -> dict[str, Any]:
-        thresholds = list(self.thresholds) if isinstance(self.thresholds, tuple) else self.thresholds
-        told = {"aggregate": self.aggregate.name, "thresholds": thresholds, "pooled": self.pooled}
+        told = {"aggregate": self.aggregate.name, "thresholds": described(self.thresholds), "pooled": self.pooled}
         return {**super().describe(), **told}
 
 
-def _checked_thresholds(thresholds: float | Sequence[float]) -> float | tuple[float, ...]:
+def described(thresholds: float | tuple[float, ...]) -> float | list[float]:
+    """As results files record them."""
+    return list(thresholds) if isinstance(thresholds, tuple) else thresholds
+
+
+def bars_of(thresholds: float | tuple[float, ...], levels: Levels) -> tuple[float, ...]:
+    """The threshold of each level but the last."""
+    if not isinstance(thresholds, tuple):
+        return (thresholds,) * (len(levels) - 1)
+    return thresholds[len(thresholds) - len(levels) + 1 :]
+
+
+def checked_thresholds(thresholds: Thresholds) -> float | tuple[float, ...]:
     """One number of at least 0, or several."""
     numbers = thresholds if isinstance(thresholds, (list, tuple)) else (thresholds,)
     for number in numbers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,11 +10,14 @@ from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate
-from certmask.rules.jury import DEFAULT_THRESHOLD, JuryRule
+from certmask.rules.jury import DEFAULT_THRESHOLDS, JuryRule, Thresholds, checked_thresholds, described
 from certmask.rules.registry import DEFAULT_PAIRS
 from certmask.rules.rule import Asking, Proofs
 from certmask.rules.tournament import LAST_RESORTS, checked_resort, recovered
 from certmask.votes import Votes
+
+DEFAULT_CLAIM_THRESHOLDS = (0.9, 0.1, 0.0)
+"""The leads that settle a claim before the last level, where nobody says otherwise."""
 
 
 class JuryRecovery(JuryRule):
@@ -24,6 +26,7 @@ class JuryRecovery(JuryRule):
     Certificate: on the clean image ``D(t)`` and ``R(t, u)`` are the label for all places ``t ≠ u``. A patch in ``t``
     leaves ``D(t)`` and every ``R(t, ·)`` alone, so ``t`` is unbeaten, and whoever else is has its claim. Where nobody
     is unbeaten, the ``last_resort`` answers: the ``bare`` picture, or the ``majority`` of claims.
+    ``thresholds`` are those of duels, ``claim_thresholds`` those of claims, which are sure sooner.
     ``pairs="all"`` pools every mask of one jury with every mask of the other, ``"aligned"`` only masks of one grid.
     """
 
@@ -34,8 +37,9 @@ class JuryRecovery(JuryRule):
         self,
         pairs: str = DEFAULT_PAIRS,
         aggregate: Aggregate | str | None = None,
-        thresholds: float | Sequence[float] = DEFAULT_THRESHOLD,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
         pooled: bool = False,
+        claim_thresholds: Thresholds = DEFAULT_CLAIM_THRESHOLDS,
         last_resort: str = LAST_RESORTS[0],
         margin: float = 0.0,
     ) -> None:
@@ -43,7 +47,12 @@ class JuryRecovery(JuryRule):
         if pairs not in ("all", "aligned"):
             raise CoverError(f"expected pairs to be 'all' or 'aligned', got {pairs!r}")
         self.pairs = pairs
+        self._claim_thresholds = checked_thresholds(claim_thresholds)
         self.last_resort = checked_resort(last_resort)
+
+    @property
+    def claim_thresholds(self) -> float | tuple[float, ...]:
+        return self._claim_thresholds
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         claims = yield from self.claims(votes)
@@ -56,4 +65,5 @@ class JuryRecovery(JuryRule):
         return cover.pairs("aligned" if cover.levels else self.pairs)
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "pairs": self.pairs, "last_resort": self.last_resort}
+        told = {"pairs": self.pairs, "claim_thresholds": described(self.claim_thresholds)}
+        return {**super().describe(), **told, "last_resort": self.last_resort}

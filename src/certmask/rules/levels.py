@@ -17,6 +17,10 @@ TABLE = 1 << 22
 """Up to so many passes, the pools of a level are found once and kept."""
 
 
+PoolsOf = Callable[[IntArray, int], IntArray]
+"""Gives the passes ``[n, members]`` that judge things ``[n, …]`` at a level, filled up with -1."""
+
+
 class Level(NamedTuple):
     """How one level judges: all of ``juries [places, members]`` hide their place, filled up with -1.
 
@@ -79,7 +83,7 @@ class Questions:
     of a level on things ``[n]``, ``[n, members]``.
     """
 
-    def __init__(self, pools: Callable[[IntArray, int], IntArray], things: int, levels: int) -> None:
+    def __init__(self, pools: PoolsOf, things: int, levels: int) -> None:
         self._pools = pools
         everything = np.arange(things)
         self.roots: IntArray = everything

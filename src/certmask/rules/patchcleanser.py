@@ -52,7 +52,7 @@ class PatchCleanser(Rule):
         return (yield from self.proving(votes, labels)).holds
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
-        prover = Prover(MeanProbability(), (), self.margin, votes, labels)
+        prover = Prover(MeanProbability(), (), (), self.margin, votes, labels)
         return (yield from prover.recovery(_single_masks(votes.ballot)))
 
     def most_pairs(self, cover: Cover) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from certmask.passes import Ask
 from certmask.rules.aggregates import Aggregate, Leads
 from certmask.rules.levels import Levels, Questions
 from certmask.rules.rule import Asking, Proofs
-from certmask.rules.verdicts import LAST, Pools, Told, told
+from certmask.rules.verdicts import LAST, Pools, told
 from certmask.votes import BoolArray, Votes
 
 FIRST_BLOCK, GROWTH = 32, 4
@@ -80,7 +81,8 @@ class Prover:
     """
 
     aggregate: Aggregate
-    thresholds: tuple[float, ...]
+    claim_thresholds: tuple[float, ...]
+    duel_thresholds: tuple[float, ...]
     margin: float
     votes: Votes
     labels: IntArray
@@ -88,20 +90,23 @@ class Prover:
     def detection(self, levels: Levels) -> Asking[Proofs]:
         """Whether every place claims the label."""
         course = Course.begun(len(self.labels))
-        yield from self.prove(levels.claims, course)
+        yield from self.prove(levels.claims, self.claim_thresholds, course)
         return _proofs(levels, course)
 
     def recovery(self, levels: Levels) -> Asking[Proofs]:
         """Whether every place claims the label, and every pair of places, too."""
         claims, duels = Course.begun(len(self.labels)), Course.begun(len(self.labels))
-        leads = yield from self.prove(levels.claims, claims)
+        leads = yield from self.prove(levels.claims, self.claim_thresholds, claims)
         duels.proved = claims.proved
         if duels.proved.any() and len(levels.opponents):
             places = levels.claims.roots[levels.opponents[levels.duels.things(0)]]
-            yield from self.prove(levels.duels, duels, leads[:, places[:, 0]] + leads[:, places[:, 1]])
+            sureness = leads[:, places[:, 0]] + leads[:, places[:, 1]]
+            yield from self.prove(levels.duels, self.duel_thresholds, duels, sureness)
         return _proofs(levels, claims, duels)
 
-    def prove(self, questions: Questions, course: Course, sureness: Leads | None = None) -> Asking[Leads]:
+    def prove(
+        self, questions: Questions, thresholds: Sequence[float], course: Course, sureness: Leads | None = None
+    ) -> Asking[Leads]:
         """Go through all questions about every picture whose proof stands; returns the leads at the first level.
 
         ``sureness [pictures, questions of the first level]`` says beforehand how sure the answers seem: the least sure
@@ -125,11 +130,13 @@ class Prover:
             begun[fresh] += block
             if not len(now.pictures):
                 return leads
-            opened = yield from self._ask(questions, now, course, leads)
+            opened = yield from self._ask(questions, (*thresholds, LAST), now, course, leads)
             waiting = Asked.joined([waiting, *opened])
             block *= GROWTH
 
-    def _ask(self, questions: Questions, now: Asked, course: Course, leads: Leads) -> Asking[list[Asked]]:
+    def _ask(
+        self, questions: Questions, thresholds: Sequence[float], now: Asked, course: Course, leads: Leads
+    ) -> Asking[list[Asked]]:
         """Ask some questions; returns those of the next levels that are open then."""
         levels = np.unique(now.levels).tolist()
         parts = [now.of(now.levels == level) for level in levels]
@@ -137,7 +144,8 @@ class Prover:
         yield Ask.joined(self.votes.ask(pool.passes, pool.pictures) for pool in pools)
         opened = []
         for level, part, pool in zip(levels, parts, pools, strict=True):
-            said = self._told(pool, level)
+            own = self.labels[pool.pictures]
+            said = told(self.aggregate, self.votes, pool, own, self.margin, thresholds[level])
             if level == 0:
                 leads[part.pictures, part.questions] = said.leads
             course.proved[part.pictures[said.wrong]] = False
@@ -147,11 +155,6 @@ class Prover:
             if said.open.any():
                 opened.append(_below(questions, part.of(said.open), said.leads[said.open], level))
         return opened
-
-    def _told(self, pools: Pools, level: int) -> Told:
-        threshold = self.thresholds[level] if level < len(self.thresholds) else LAST
-        labels = self.labels[pools.pictures]
-        return told(self.aggregate, self.votes, pools, labels, self.margin, threshold)
 
 
 def _proofs(levels: Levels, *courses: Course) -> Proofs:

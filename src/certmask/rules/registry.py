@@ -154,9 +154,8 @@ def as_described_now(description: Mapping[str, Any]) -> dict[str, Any]:
     if description["rule"] not in RULES:
         return dict(description)
     wants = inspect.signature(RULES[description["rule"]]).parameters
-    before = {"last_resort": "majority"}
-    defaults = {key: wants[key].default for key in ("thresholds", "pooled") if key in wants}
-    return {**defaults, **{key: value for key, value in before.items() if key in wants}, **description}
+    before = {"last_resort": "majority", "thresholds": 0.0, "claim_thresholds": 0.0, "pooled": False}
+    return {**{key: value for key, value in before.items() if key in wants}, **description}
 
 
 def aggregate_named(name: str) -> Aggregate:

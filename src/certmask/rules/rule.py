@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -120,6 +120,23 @@ def answer(asking: Asking[T], votes: Votes) -> T:
             return stop.value  # type: ignore[no-any-return]
         if len(votes.store.missing(ask)):
             raise incomplete()
+
+
+def together(askings: Iterable[Asking[T]]) -> Asking[list[T]]:
+    """Several computations at once: what all of them need next is asked for together; their findings in order."""
+    found: dict[int, T] = {}
+    running = dict(enumerate(askings))
+    while running:
+        asks = []
+        for number, asking in list(running.items()):
+            try:
+                asks.append(next(asking))
+            except StopIteration as stop:
+                found[number] = stop.value
+                del running[number]
+        if asks:
+            yield Ask.joined(asks)
+    return [found[number] for number in range(len(found))]
 
 
 def majority(labels: IntArray, weights: IntArray | None = None) -> int:
