@@ -237,7 +237,8 @@ def test_predict_says_what_an_answer_rests_on_and_where_its_proof_is_weakest(
 def test_levels_thresholds_and_last_resort_reach_the_rule(little_model: Path, tmp_path: Path) -> None:
     """What is asked for stands in the header, for the rules that it concerns alone."""
     certmask("certify", "demo-cifar10", "--model", little_model, "--images", "1", "--patch", "5", "--levels", "2,3:2",
-             "--thresholds", "0.9", "--claim-thresholds", "0.4", "--pooled", "--last-resort", "majority", "--align", "2", "--mask", "11",
+             "--thresholds", "0.9", "--claim-thresholds", "0.4", "--pooled", "--last-resort", "majority",
+             "--align", "2", "--mask", "11",
              "--rule", "zoom", "--rule", "zoom-detection", "--rule", "jury-recovery", "--rule", "patchcleanser",
              "--out", tmp_path / "run.jsonl")  # fmt: skip
     said = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["defences"]

@@ -41,8 +41,8 @@ SEEN = ("--rule nonsense", "--patch 0", "--patch abc", "--patch 33", "--patch 32
         "--batch 100000000", "--threshold x",
         *(f"--rule jury-recovery {wrong}"
           for wrong in ("--fold 9x", "--fold 0", "--tiling zzz", "--mask x", "--mask 64", "--mask 32", "--mask 40x8",
-                        "--levels 2", "--thresholds 0.5", "--claim-thresholds 0.5", "--pooled", "--align 2", "--tiling zoom --mask 18",
-                        "--tiling zoom --fold 2")),
+                        "--levels 2", "--thresholds 0.5", "--claim-thresholds 0.5", "--pooled", "--align 2",
+                        "--tiling zoom --mask 18", "--tiling zoom --fold 2")),
         "--mask 18", "--fold 2", "--tiling spread", "--rule undefended --rule zoom-detection --mask 18",
         "--levels x", "--levels 2,,3", "--levels 0", "--levels 6:0", "--levels 1", "--align 0", "--align 32",
         "--thresholds x", "--claim-thresholds x", "--thresholds -1", "--thresholds nan", "--thresholds 0.5,0.5",
