@@ -18,7 +18,7 @@ PRINTS: dict[str, list[str]] = {
         r"halves: not certified against any 6×6 patch on a 32×32 input",
         r"the network alone says green",
         r"the defence says red, after \d+ passes",
-        r"because of 169 places 156 claim green, 13 claim red; 42 were looked at closer; \d+ passes with two masks "
+        r"because of 169 places \d+ claim green, \d+ claim red; \d+ were looked at closer; \d+ passes with two masks "
         r"decided between them; the answer is unbeaten \(the claim of a place that no other beats\)",
     ],
     "own_rule": [
