@@ -33,6 +33,7 @@ VALUES: dict[str, list[Any]] = {
     "challenger": [False, True],
     "threshold": [0.0, 0.5],
     "thresholds": [0.5],
+    "claim_thresholds": [0.5],
     "pooled": [False],
     "last_resort": list(LAST_RESORTS),
 }

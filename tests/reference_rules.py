@@ -179,19 +179,25 @@ def duel_levels(table: Table, one: Place, other: Place) -> list[Rows]:
     ]
 
 
-def questions(places: Sequence[Place], table: Table, duels: bool) -> Iterator[tuple[tuple[int, ...], list[Rows]]]:
-    """Everything that a proof asks: about each place and, for recovery, about each pair of them."""
-    for t, place in enumerate(places):
-        yield (t,), claim_levels(table, place)
-    if duels:
-        for t, u in combinations(range(len(places)), 2):
-            yield (t, u), duel_levels(table, places[t], places[u])
+class Judges(NamedTuple):
+    """Who judges places, and who judges pairs of them, for a rule that asks."""
+
+    claims: Judge
+    duels: Judge | None
+
+    def leads(
+        self, places: Sequence[Place], table: Table, label: int, margin: float
+    ) -> dict[tuple[int, ...], list[tuple[Number, int]]]:
+        """Of every place, and pair of places, all leads with which it may be settled."""
+        found = {(t,): self.claims.leads(claim_levels(table, place), label, margin) for t, place in enumerate(places)}
+        for t, u in combinations(range(len(places)), 2) if self.duels else ():
+            found[t, u] = self.duels.leads(duel_levels(table, places[t], places[u]), label, margin)  # type: ignore[union-attr]
+        return found
 
 
-def proved(places: Sequence[Place], table: Table, judge: Judge, duels: bool, label: int, margin: float) -> bool:
+def proved(places: Sequence[Place], table: Table, judges: Judges, label: int, margin: float) -> bool:
     """Every answer is the label, whatever the margin allows."""
-    asked = questions(places, table, duels)
-    return all(lead > 0 for _, levels in asked for lead, _ in judge.leads(levels, label, margin))
+    return all(lead > 0 for leads in judges.leads(places, table, label, margin).values() for lead, _ in leads)
 
 
 # ------------------------------------------------------------------------------------------------- one round
@@ -217,9 +223,9 @@ def published_test(masks: int, table: Table, label: int, margin: float) -> bool:
     return all(ahead(table[i, i], label) > margin for i in range(masks))
 
 
-def jury_detection(places: Sequence[Place], table: Table, judge: Judge) -> Decision:
+def jury_detection(places: Sequence[Place], table: Table, judges: Judges) -> Decision:
     """The class that all places name; an alert if they do not agree or one is silent."""
-    verdicts = [judge.verdict(claim_levels(table, place)) for place in places]
+    verdicts = [judges.claims.verdict(claim_levels(table, place)) for place in places]
     return most_frequent(verdicts), len(set(verdicts)) > 1 or NOBODY in verdicts
 
 
@@ -291,12 +297,14 @@ def recovered(claims: Sequence[int], duel: Callable[[int, int], int], last_resor
     return Recovered((answer, answer == NOBODY), "majority")
 
 
-def jury_recovery(places: Sequence[Place], table: Table, judge: Judge, last_resort: str) -> Recovered:
+def jury_recovery(places: Sequence[Place], table: Table, judges: Judges, last_resort: str) -> Recovered:
     """Places claim their verdicts and duel by the verdict of votes that hide both."""
-    claims = [judge.verdict(claim_levels(table, place)) for place in places]
+    assert judges.duels
+    claims = [judges.claims.verdict(claim_levels(table, place)) for place in places]
+    between = judges.duels.verdict
     return recovered(
         claims,
-        lambda t, u: judge.verdict(duel_levels(table, places[t], places[u])),
+        lambda t, u: between(duel_levels(table, places[t], places[u])),
         last_resort,
         first_class(table[-1, -1]),
     )

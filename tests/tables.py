@@ -62,11 +62,16 @@ def places_of(cover: Cover, pairs: str) -> list[reference.Place]:
     return [[reference.Level(jury, [[i for i in jury if i in grid] for grid in grids])] for jury in juries]
 
 
-def judge_of(rule: JuryDetection | JuryRecovery, cover: Cover) -> reference.Judge:
-    """What a jury rule was told, for the reference."""
+def judges_of(rule: JuryDetection | JuryRecovery, cover: Cover) -> reference.Judges:
+    """What a jury rule was told, for the reference; of more thresholds than levels, the last ones count."""
     below = max(len(cover.levels) - 1, 0)
-    bars = rule.thresholds if isinstance(rule.thresholds, tuple) else [rule.thresholds] * below
-    return reference.Judge(reference.AGGREGATES[rule.aggregate.name], bars, rule.pooled)
+
+    def judge(thresholds: float | tuple[float, ...]) -> reference.Judge:
+        bars = thresholds[-below:] if isinstance(thresholds, tuple) else [thresholds] * below
+        return reference.Judge(reference.AGGREGATES[rule.aggregate.name], bars if below else (), rule.pooled)
+
+    duels = judge(rule.thresholds) if isinstance(rule, JuryRecovery) else None
+    return reference.Judges(judge(rule.claim_thresholds), duels)
 
 
 def by_reference(
@@ -75,12 +80,11 @@ def by_reference(
     """Decision, its basis and certificate in plain Python."""
     n, margin = len(cover), rule.margin
     if isinstance(rule, (JuryDetection, JuryRecovery)):
-        judge, places = judge_of(rule, cover), places_of(cover, rule.pairs)
-        duels = isinstance(rule, JuryRecovery)
-        holds = reference.proved(places, table, judge, duels, label, margin)
+        judges, places = judges_of(rule, cover), places_of(cover, rule.pairs)
+        holds = reference.proved(places, table, judges, label, margin)
         if isinstance(rule, JuryRecovery):
-            return reference.jury_recovery(places, table, judge, rule.last_resort), holds
-        return reference.Recovered(reference.jury_detection(places, table, judge), ""), holds
+            return reference.jury_recovery(places, table, judges, rule.last_resort), holds
+        return reference.Recovered(reference.jury_detection(places, table, judges), ""), holds
     if isinstance(rule, MinorityReports):
         juries = [cover.districts.jury(district) for district in range(len(cover.districts))]
         decision = reference.minority_reports(n, table, cover.copies, rule.threshold)

@@ -13,7 +13,7 @@ import reference_rules as reference
 import torch
 from game import HARD, LEADS, Table, certifying, deciding, line_zoom, play
 from members import ZOOMING
-from tables import as_votes, by_reference, judge_of, places_of, random_table
+from tables import as_votes, by_reference, judges_of, places_of, random_table
 
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee, Weakest
 from certmask.covers import Cover, default_cover, spread_cover, stacked_cover, zoom_cover
@@ -44,7 +44,10 @@ def silenced(table: dict[tuple[int, int], list[float]], rng: Random) -> dict[tup
 
 RULES = [
     *ZOOMING,
-    *(JuryRecovery(aggregate=kind(), thresholds=0.4, margin=0.07) for kind in AGGREGATES.values()),
+    *(
+        JuryRecovery(aggregate=kind(), thresholds=(0.9, 0.4, 0.2), claim_thresholds=0.3, margin=0.07)
+        for kind in AGGREGATES.values()
+    ),
     *(JuryDetection(kind(), thresholds=0.4, pooled=True, margin=0.07) for kind in AGGREGATES.values()),
 ]
 
@@ -82,14 +85,13 @@ def proofs(rule: Rule, votes: Votes, label: int) -> Weakest:
 def test_the_weakest_place_is_the_weakest(kind: type[JuryDetection | JuryRecovery], pooled: bool) -> None:
     """Over all questions, of the level that settled each; where a proof fails, the lead there is not positive."""
     rng, seen = Random(22), Counter[bool]()
-    rule = kind(thresholds=0.4, pooled=pooled)
+    rule = kind(pooled=pooled)
     for cover, _ in product(COVERS, range(25)):
         label = rng.randrange(4)
         table = random_table(cover, label, True, rng)
         weakest = proofs(rule, as_votes(cover, table), label)
-        judge, places = judge_of(rule, cover), places_of(cover, "aligned")
-        questions = reference.questions(places, table, kind is JuryRecovery)
-        settled = {about: judge.leads(levels, label, 0.0)[-1] for about, levels in questions}
+        leads = judges_of(rule, cover).leads(places_of(cover, "aligned"), table, label, 0.0)
+        settled = {about: own[-1] for about, own in leads.items()}
         least = min(lead for lead, _ in settled.values())
         seen[least > 0] += 1
         if least <= 0:
@@ -138,7 +140,8 @@ def test_whoever_decides_and_whoever_certifies_see_the_same_numbers() -> None:
         wrong = torch.tensor([1.0, 0.0, 0.0])
         singles, doubles = torch.stack([row, wrong, wrong]), wrong.expand(3, 3, 3)
         votes = Votes.from_table(cover, singles, doubles)
-        rule = JuryRecovery(aggregate=kind(), thresholds=0.5 if kind.name == "mean probability" else 1 - unit * steps)
+        bar = 0.5 if kind.name == "mean probability" else 1 - unit * steps
+        rule = JuryRecovery(aggregate=kind(), thresholds=bar, claim_thresholds=bar)
         settles = steps > 0
         assert rule.certify(votes, 2).holds == settles
         assert (rule.decide(votes) == Decision(2)) == settles

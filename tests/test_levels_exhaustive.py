@@ -82,11 +82,13 @@ def test_every_attack_on_two_levels(rule: Rule) -> None:
 def test_every_attack_on_places_that_share_a_mask(aggregate: Aggregate, pooled: bool) -> None:
     """Exhaustive, with leads of exactly the threshold."""
     bar = 0.5 if aggregate.unit == "probability" else 1.0
-    rule = JuryRecovery(aggregate=aggregate, thresholds=bar, pooled=pooled)
+    rule = JuryRecovery(aggregate=aggregate, thresholds=bar, claim_thresholds=bar, pooled=pooled)
     assert every_attack(SHARED, rule, GATED, labels=(2,))["attacks"] > 5
 
 
-@pytest.mark.parametrize("rule", [JuryRecovery(), JuryDetection(pooled=True)], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [JuryRecovery(thresholds=0.5, claim_thresholds=0.5), JuryDetection(pooled=True)], ids=repr
+)
 def test_every_attack_on_three_levels(rule: Rule) -> None:
     """Exhaustive on four places."""
     assert every_attack(THREE, rule, GATED, labels=(2,))["attacks"] > 200
@@ -96,7 +98,8 @@ def test_every_attack_on_three_levels(rule: Rule) -> None:
 def test_every_attack_with_a_threshold_for_each_level(thresholds: tuple[float, float]) -> None:
     """Three levels on two places, the last two of the same masks."""
     cover = line_zoom(2, (2, [0]), (1, [0, 1]), (1, [0, 1]))
-    for rule in (JuryRecovery(thresholds=thresholds), JuryRecovery(thresholds=thresholds, pooled=True)):
+    for pooled in (False, True):
+        rule = JuryRecovery(thresholds=thresholds, claim_thresholds=thresholds[::-1], pooled=pooled)
         assert every_attack(cover, rule, LEADS, labels=(2,))["attacks"] > 80
 
 
@@ -162,11 +165,14 @@ def test_a_lead_within_the_margin_of_a_threshold_is_right_on_both_sides(
     bar, margin = (1.0, 0.25) if logarithms else (0.5, 0.125)
     if isinstance(aggregate, LabelMajority):
         bar, margin = 0.0, 0.0625
-    careful = kind(aggregate=aggregate, thresholds=bar, pooled=pooled, margin=margin)
+    told: dict[str, Any] = {"aggregate": aggregate, "thresholds": bar, "pooled": pooled}
+    if kind is JuryRecovery:
+        told["claim_thresholds"] = bar
+    careful = kind(**told, margin=margin)
     decisions = [decision for decision, _ in shaking_attacks(WHOLE, careful, margin)]
     assert len(decisions) > 20
     assert all(keeps(careful.guarantee, decision, 2) for decision in decisions)
-    careless = kind(aggregate=aggregate, thresholds=bar, pooled=pooled)
+    careless = kind(**told)
     assert not all(keeps(careless.guarantee, decision, 2) for decision, _ in shaking_attacks(WHOLE, careless, margin))
 
 
@@ -209,7 +215,10 @@ class BareBeforeUnbeaten(PatchCleanser):
 
 @pytest.mark.parametrize(
     ("rule", "cover"),
-    [(GateOfTheMajority(), SHARED), (BareBeforeUnbeaten(), line_zoom(3, (1, [0, 1, 2])))],
+    [
+        (GateOfTheMajority(thresholds=0.5, claim_thresholds=0.5), SHARED),
+        (BareBeforeUnbeaten(), line_zoom(3, (1, [0, 1, 2]))),
+    ],
     ids=["a gate that reads other votes", "bare for the majority"],
 )
 def test_the_traps_are_noticed(rule: Rule, cover: Cover) -> None:

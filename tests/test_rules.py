@@ -42,6 +42,7 @@ from certmask.covers import (
     patchcleanser_cover,
     replicated_cover,
     spread_cover,
+    zoom_cover,
 )
 from certmask.errors import CertmaskError, CoverError, VoteError
 from certmask.geometry import IntArray, Mask
@@ -511,7 +512,9 @@ ALL_RIGHT = Votes.from_table(PLAIN, HARD[[1, 1, 1]], HARD[[1]].expand(3, 3, 3))
         lambda: JuryDetection(pooled=1),  # type: ignore[arg-type]
         lambda: JuryRecovery(last_resort="chance"),
         lambda: PatchCleanser(last_resort="chance"),
-        lambda: JuryRecovery(thresholds=(0.5,)).certify(ALL_RIGHT, 1),
+        lambda: JuryRecovery(claim_thresholds=-0.1),
+        lambda: JuryRecovery(thresholds=(0.5,)).check(zoom_cover(12, 2, (2, 3, 4))),
+        lambda: JuryRecovery(claim_thresholds=(0.5,)).check(zoom_cover(12, 2, (2, 3, 4))),
         lambda: PatchCleanser(challenger=1),  # type: ignore[arg-type]
         lambda: JuryDetection().certify(ALL_RIGHT, 3),
         lambda: JuryRecovery().certify(ALL_RIGHT, -1),
@@ -633,7 +636,8 @@ def test_a_certificate_carries_all_it_rests_on() -> None:
         "margin": 0.125,
         "pairs": "aligned",
         "aggregate": "label majority",
-        "thresholds": 0.5,
+        "thresholds": [0.9, 0.3, 0.2],
+        "claim_thresholds": [0.9, 0.1, 0.0],
         "pooled": False,
         "last_resort": "bare",
     }

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference_rules
 import torch
 from game import (
     HARD,
@@ -40,7 +39,7 @@ from game import (
     total,
 )
 from members import ALIGNED, DETECTING, ON_ANY_COVER, PROVED, PROVED_RULES, told_apart
-from tables import judge_of, places_of
+from tables import judges_of, places_of
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
@@ -350,12 +349,8 @@ def test_certificates_are_exact_where_every_jury_is_one_mask(rule: Rule, masks: 
 def failing(cover: Cover, table: Table, rule: JuryDetection | JuryRecovery) -> tuple[int, int]:
     """How many district verdicts and how many pair verdicts are not class 2, by the reference."""
     rows = {one: HARD[vote].tolist() for one, vote in table.items()}
-    judge, places = judge_of(rule, cover), places_of(cover, "all")
-    wrong = Counter(
-        len(about)
-        for about, levels in reference_rules.questions(places, rows, isinstance(rule, JuryRecovery))
-        if any(lead <= 0 for lead, _ in judge.leads(levels, 2, 0.0))
-    )
+    leads = judges_of(rule, cover).leads(places_of(cover, "all"), rows, 2, 0.0)
+    wrong = Counter(len(about) for about, own in leads.items() if any(lead <= 0 for lead, _ in own))
     return wrong[1], wrong[2]
 
 

@@ -175,8 +175,8 @@ VOTING = [
         "a neighbour's label",
         "of pictures that are judged together, one is held against the label of another",
         "rules/proof.py",
-        "labels = self.labels[pools.pictures]",
-        "labels = self.labels[pools.pictures[::-1]]",
+        "own = self.labels[pool.pictures]",
+        "own = self.labels[pool.pictures[::-1]]",
         (COHORT,),
     ),
     Fault(
@@ -303,9 +303,16 @@ VOTING = [
         "pooled in proofs alone",
         "a proof pools the votes of all levels, and an answer takes those of the last one",
         "rules/jury.py",
-        "Pools(pictures[left], levels.pair_pools(own, level) if duels else levels.claim_pools(own, level))",
-        "Pools(pictures[left], levels.pair_pools(own, level) if duels else "
-        "levels._singles[levels.levels[level].juries[own]])",
+        "self._verdicts(votes, pictures, places, levels.claim_pools, bars)",
+        "self._verdicts(votes, pictures, places, lambda p, n: levels._singles[levels.levels[n].juries[p]], bars)",
         (REFERENCE,),
+    ),
+    Fault(
+        "claims proved by the thresholds of duels",
+        "a claim that its own thresholds settle is looked at closer in its proof, as a duel would be",
+        "rules/proof.py",
+        "leads = yield from self.prove(levels.claims, self.claim_thresholds, claims)",
+        "leads = yield from self.prove(levels.claims, self.duel_thresholds, claims)",
+        (TWO_LEVELS, REFERENCE),
     ),
 ]
