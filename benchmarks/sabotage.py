@@ -176,7 +176,7 @@ def duels(change: Callable[[Game, int], Game]) -> Callable[[int], Patches]:
     def patches(seed: int) -> Patches:
         game = change(tournament, seed)
 
-        def faulty(votes: Votes, claims: IntArray, referee: Referee, last_resort: str) -> Asking[list[Decision]]:
+        def faulty(_votes: Votes, claims: IntArray, referee: Referee, _resort: str) -> Asking[list[Decision]]:
             return side_by_side(map(game, claims), referee)
 
         return [
