@@ -120,7 +120,7 @@ def test_a_dissenter_who_skips_a_duel_is_noticed_in_votes(monkeypatch: pytest.Mo
 # ------------------------------------------------------------------------------------------------- levels, real photos
 
 ZOOM = zoom_cover(32, Patch(8, 8), (2, 3))
-ZOOMED = MaskedDefence(ZOOM, JuryRecovery(margin=1e-4), "zoom")
+ZOOMED = MaskedDefence(ZOOM, JuryRecovery(thresholds=0.5, claim_thresholds=0.5, margin=1e-4), "zoom")
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,14 @@ def small() -> Classifier:
 @pytest.fixture(scope="module")
 def cifar(small: Classifier) -> Dataset:
     return load_dataset("demo-cifar10", class_aliases(small), framing_of("resnet26-cifar10"))
+
+
+@pytest.fixture(scope="module")
+def zoomed(small: Classifier, cifar: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that certifies some photos with zoom and leaves others."""
+    run = tmp_path_factory.mktemp("zoom") / "run.jsonl"
+    certify_run(Engine(small, [ZOOM]), cifar, [ZOOMED], run)
+    return run
 
 
 def test_a_gate_that_reads_the_bare_picture_is_noticed_and_zoom_is_not_broken(
@@ -155,18 +163,16 @@ def test_a_gate_that_reads_the_bare_picture_is_noticed_and_zoom_is_not_broken(
     assert lost["undefended"] >= len(chosen) / 2
 
 
-def test_what_is_not_certified_is_attacked_apart(small: Classifier, cifar: Dataset, tmp_path: Path) -> None:
+def test_what_is_not_certified_is_attacked_apart(small: Classifier, zoomed: Path, tmp_path: Path) -> None:
     """Every last resort on the same photos, at the same places; no such attempt counts as a broken certificate."""
-    run, out = tmp_path / "run.jsonl", tmp_path / "attack.jsonl"
-    certify_run(Engine(small, [ZOOM]), cifar, [ZOOMED], run)
-    target = Target(run, "demo-cifar10", out, small)
-    attempts = target.uncertified(Budget(2, 4, 1, 12, 6)).attack()
+    target = Target(zoomed, "demo-cifar10", tmp_path / "attack.jsonl", small)
+    attempts = target.uncertified(Budget(2, 3, 1, 12, 4)).attack()
     attacked = {row["image"] for row in attempts.rows}
-    clean = [(row["defences"]["zoom"], row["label"]) for row in read_run(run).rows if row["image"] in attacked]
+    clean = [(row["defences"]["zoom"], row["label"]) for row in read_run(zoomed).rows if row["image"] in attacked]
     assert [(outcome["label"] == label, outcome["certified"]) for outcome, label in clean] == [(True, False)] * 2
     lines = attack_figures(attempts)
     assert [line.defence for line in lines] == ["zoom, last resort bare", "zoom, last resort majority"]
-    assert [(line.attempts, line.images, line.broken, line.certified) for line in lines] == [(8, 2, None, False)] * 2
+    assert [(line.attempts, line.images, line.broken, line.certified) for line in lines] == [(6, 2, None, False)] * 2
     assert {(row["certified"], row["broken"]) for row in attempts.rows} == {(False, False)}
     told = [
         sorted((row["image"], row["place"], row["goal"]) for row in attempts.rows if row["defence"] == line.defence)
@@ -182,23 +188,20 @@ def test_what_is_not_certified_is_attacked_apart(small: Classifier, cifar: Datas
     assert again.sentence.endswith("changed, and never certified")
     assert not again.broken
     with pytest.raises(AttackError, match="answered rightly and not certified, got none"):
-        Target(_without_doubt(run), "demo-cifar10", out, small).uncertified(Budget())
+        Target(_without_doubt(zoomed, tmp_path), "demo-cifar10", tmp_path / "none.jsonl", small).uncertified(Budget())
 
 
-def _without_doubt(run: Path) -> Path:
+def _without_doubt(run: Path, folder: Path) -> Path:
     """The same run with certified photos only."""
     header, *rows = run.read_text().splitlines()
-    proved = run.with_name("proved.jsonl")
     kept = [row for row in rows if json.loads(row)["defences"]["zoom"]["certified"]]
-    proved.write_text("\n".join([header, *kept]) + "\n")
-    return proved
+    (folder / "proved.jsonl").write_text("\n".join([header, *kept]) + "\n")
+    return folder / "proved.jsonl"
 
 
-def test_an_attack_that_is_out_of_time_goes_on_later(small: Classifier, cifar: Dataset, tmp_path: Path) -> None:
+def test_an_attack_that_is_out_of_time_goes_on_later(small: Classifier, zoomed: Path, tmp_path: Path) -> None:
     """The first group is always made; the rest is left for the next time."""
-    run = tmp_path / "run.jsonl"
-    certify_run(Engine(small, [ZOOM]), cifar.spread(4), [ZOOMED], run)
-    gauntlet = Target(run, "demo-cifar10", tmp_path / "attack.jsonl", small).gauntlet(Budget(1, 6, 1, 1, 1))
+    gauntlet = Target(zoomed, "demo-cifar10", tmp_path / "attack.jsonl", small).gauntlet(Budget(1, 6, 1, 1, 1))
     assert len(gauntlet.attack(seconds=0).rows) == 4
     assert len(gauntlet.attack().rows) == 6
 
