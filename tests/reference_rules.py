@@ -189,6 +189,7 @@ class Judges(NamedTuple):
         self, places: Sequence[Place], table: Table, label: int, margin: float
     ) -> dict[tuple[int, ...], list[tuple[Number, int]]]:
         """Of every place, and pair of places, all leads with which it may be settled."""
+        found: dict[tuple[int, ...], list[tuple[Number, int]]]
         found = {(t,): self.claims.leads(claim_levels(table, place), label, margin) for t, place in enumerate(places)}
         for t, u in combinations(range(len(places)), 2) if self.duels else ():
             found[t, u] = self.duels.leads(duel_levels(table, places[t], places[u]), label, margin)  # type: ignore[union-attr]
