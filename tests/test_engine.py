@@ -12,6 +12,7 @@ import torch
 from conftest import DEVICES
 from looking import outputs_under, singles_of
 from members import EVERY_RULE
+from tables import votes_under
 from torch import Tensor, nn
 
 from certmask.certificate import NO_CLASS, Guarantee
@@ -21,10 +22,11 @@ from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine, Finding
 from certmask.errors import CertmaskError
 from certmask.geometry import IntArray, Mask
+from certmask.passes import NONE
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import Votes, VoteStore, as_votes
+from certmask.votes import VoteStore, as_votes
 
 PATCH = Patch(5, 4)
 COVERS = (
@@ -147,16 +149,15 @@ def test_live_outcomes_equal_those_on_complete_votes(
     classifier = Classifier(network, 24, batch=16)
     engine = Engine(classifier, [cover], cohort=cohort)
     n = len(cover)
-    everything = np.array([(i, j) for i in range(n) for j in range(n)], dtype=np.int64)
+    everything = np.array([(NONE, NONE), *((i, j) for j in range(n) for i in range(j + 1))], dtype=np.int64)
     labels = classifier(images).argmax(dim=1).tolist()
     live = {f.number: f.value[0] for f in examine(engine, images, labels, [MaskedDefence(cover, rule)])}
     for number, outputs in enumerate(collect(engine, cover, images, everything)):
-        doubles = outputs.view(n, n, -1)
-        votes = Votes.from_table(cover, doubles[range(n), range(n)], doubles)
+        votes = votes_under(cover, everything.tolist(), outputs)
         assert rule.decide(votes).label == live[number].label
         assert rule.decide(votes).alert == live[number].alert
         assert rule.certify(votes, labels[number]).holds == live[number].certified
-        assert live[number].passes <= n * (n + 1) // 2
+        assert live[number].passes <= len(everything)
 
 
 def test_a_clean_unanimous_image_costs_one_pass_per_mask() -> None:
