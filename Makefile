@@ -8,7 +8,7 @@ BIN     = $(VENV)/bin
 help:              ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup        ## certify 20 real photos with a real ImageNet model
+demo: setup        ## zoom beside other defences on 20 real photos, and an attack on one
 	$(BIN)/certmask demo
 
 test: setup        ## run all tests

@@ -26,31 +26,44 @@ from torch import Tensor
 from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
+from certmask.covers import offset_cover, spread_cover
 from certmask.data import pixel_digest, read_photo, to_tensor
 from certmask.defences import MaskedDefence, examine, explain
-from certmask.defences.demo import PATCH, demo_defences
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.report.drawing import paint_votes, save_figure
 from certmask.report.plots import GREEN, ORANGE, PALETTE
 from certmask.results.file import provenance
-from certmask.threat import Size
+from certmask.rules import JuryDetection, JuryRecovery, Published, Undefended
+from certmask.threat import Patch, Size
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE, RECORD = ROOT / "docs/images/attack.png", ROOT / "results/attacks/picture.json"
 PHOTO = "coffee.png"
+PATCH = Patch(32, 32)
 SEED, STEPS, VIEWS = 0, 50, 10
 UNDEFENDED, PUBLISHED, DETECTION, RECOVERY = (
     "undefended", "published rule k=6", "jury detection k=4", "jury recovery k=1",
 )  # fmt: skip
 
 
+def attacked_defences() -> list[MaskedDefence]:
+    """The defences that the picture is shown to."""
+    single, fourfold = spread_cover(224, PATCH, 80), spread_cover(224, PATCH, 80, 2)
+    return [
+        MaskedDefence(single, Undefended(), UNDEFENDED),
+        MaskedDefence(offset_cover(224, PATCH, 96, (2, 3)), Published(), PUBLISHED),
+        MaskedDefence(fourfold, JuryDetection(), DETECTION),
+        MaskedDefence(single, JuryRecovery("all", last_resort="majority"), RECOVERY),
+    ]
+
+
 def attack_photo() -> tuple[dict[str, Any], Tensor, Tensor, Engine, dict[str, MaskedDefence]]:
     """Certify, attack, and judge the attacked picture with every defence; an error if something was not certified."""
     torch.set_num_threads(2)
     classifier = load_classifier(DEFAULT_MODEL, device="cpu", precision="fp32", batch=8, backend="torch")
-    defences = {s.name: s for s in demo_defences() if s.name in (UNDEFENDED, PUBLISHED, DETECTION, RECOVERY)}
+    defences = {defence.name: defence for defence in attacked_defences()}
     engine = Engine(classifier, [s.cover for s in defences.values()])
     photo = read_photo(Path(skimage.__file__).parent / "data" / PHOTO)
     clean = to_tensor(framing_of(DEFAULT_MODEL)(photo, classifier.size))

@@ -38,8 +38,7 @@ def pictures() -> Tensor:
 
 def main() -> None:
     network, images = ColourNet(), pictures()
-    cover = cm.spread_cover(image=32, patch=PATCH, mask=14, fold=2)  # every place of the patch in 2 × 2 masks
-    shield = cm.Defence(network, cover, cm.JuryRecovery(), class_names=COLOURS)
+    shield = cm.Defence(network, PATCH, size=32, class_names=COLOURS)  # the default rule and the masks that suit it
     # For a network on a GPU, or one that wants normalized images: Defence(..., device="cuda", mean=..., std=...).
 
     proof = shield.certify(images, labels=[0, 0])  # both are red

@@ -72,6 +72,28 @@ def folds(image: Size, patch: Size, masks: Sequence[Rectangle], copies: Sequence
     return {location: sum(copies[number] for number in jury) for location, jury in juries(image, patch, masks).items()}
 
 
+def positions(mask: Rectangle, image: Size, patch: Size, axis: int) -> frozenset[int]:
+    """The positions along one axis at which the mask hides a patch, wherever it hides one along the other."""
+    canvas = paint(mask, image)
+    return frozenset(place[axis] for place in locations(image, patch) if patch_inside(canvas, place, patch))
+
+
+def fewest_bands(grids: Sequence[Iterable[frozenset[int]]], length: int) -> int:
+    """The fewest runs that ``length`` positions can be cut into such that every grid hides each with one mask.
+
+    ``grids`` are the positions that each mask of a grid hides. Every way to cut is tried, shortest prefixes first.
+    """
+    fewest = [0]
+    for stop in range(1, length + 1):
+        bands = [
+            fewest[start] + 1
+            for start in range(stop)
+            if all(any(hidden.issuperset(range(start, stop)) for hidden in grid) for grid in grids)
+        ]
+        fewest.append(min(bands))
+    return fewest[-1]
+
+
 class Rect(NamedTuple):
     """A mask of the integer program's own."""
 

@@ -6,21 +6,23 @@ asked for are branched over, so the tree holds every attack that can make a diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import combinations, permutations
 from random import Random
 from typing import TypeVar
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
-from certmask.covers import Cover, custom_cover
+from certmask.covers import Cover, custom_cover, stacked_cover
 from certmask.geometry import Mask
 from certmask.passes import Ballot
-from certmask.rules import Rule
+from certmask.rules import MinorityReports, Rule
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
 from certmask.votes import Votes, VoteStore
@@ -46,6 +48,10 @@ SOFT = torch.tensor(
 
 QUIET = torch.cat([HARD, torch.zeros(1, 3)])
 """Certain answers, and a vote that gave no numbers."""
+
+
+LEADS = torch.tensor([[4, 0, 0], [0, 4, 0], [0, 0, 4], [1, 0, 3], [3, 0, 1], [2, 0, 2], [0, 0, 0]]).div(4)
+"""Certain answers, leads of exactly one half for the last class and against it, a tie that it loses, and silence."""
 
 
 def played(
@@ -225,6 +231,66 @@ def seen_by_jury(cover: Cover, district: int, table: Table) -> Table:
     return {one: vote for one, vote in table.items() if not jury.isdisjoint(one)}
 
 
+# --------------------------------------------------------------------------------------------------- attacks
+
+
+def assert_kept(
+    cover: Cover, rule: Rule, label: int, district: int, clean: Table, runs: Iterable[tuple[Decision, Table]]
+) -> int:
+    """Every decision keeps the rule's guarantee; returns how many there were."""
+    count = 0
+    for decision, attacked in runs:
+        count += 1
+        if not keeps(rule.guarantee, decision, label):
+            pytest.fail(
+                f"{rule} on {cover.masks} with juries {families(cover)} is certified for class {label} but answers "
+                f"{decision} when attacked in district {district}: clean {clean}, attacked {attacked}"
+            )
+    return count
+
+
+def every_attack(cover: Cover, rule: Rule, palette: Tensor, labels: Iterable[int]) -> Counter[str]:
+    """All certified clean tables, all districts, all attacks; each part of a table that a jury sees only once."""
+    seen: Counter[str] = Counter(covers=1)
+    for label in labels:
+        tables = list(certified(cover, rule, label, palette))
+        seen["tables"] += len(tables)
+        if not isinstance(rule, MinorityReports):  # which may warn of a certified clean image, as its guarantee allows
+            for clean in tables:
+                unpatched, _ = play(cover, deciding(rule), palette, clean.__getitem__)
+                if unpatched != Decision(label):
+                    pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
+        for district in range(len(cover.districts)):
+            parts = {tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}
+            for part in sorted(parts):
+                options = attacker(cover, district, dict(part), palette)
+                runs = plays(cover, deciding(rule), palette, options)
+                seen["attacks"] += assert_kept(cover, rule, label, district, dict(part), runs)
+    return seen
+
+
+def some_attacks(cover: Cover, rule: Rule, palette: Tensor, label: int, attacks: int, rng: Random) -> Counter[str]:
+    """One brittle certified table, all districts, seeded random attacks."""
+    seen: Counter[str] = Counter(covers=1)
+    clean = brittle(cover, rule, label, palette, rng)
+    if clean is None:
+        return seen
+    seen["tables"] += 1
+    for district in range(len(cover.districts)):
+        options = attacker(cover, district, clean, palette)
+        runs = random_plays(cover, deciding(rule), palette, options, attacks, rng)
+        seen["attacks"] += assert_kept(cover, rule, label, district, clean, runs)
+    return seen
+
+
+def total(counts: Iterable[Counter[str]]) -> Counter[str]:
+    """The sum of the counts."""
+    result: Counter[str] = Counter()
+    for count in counts:
+        result.update(count)
+    return result
+
+
 # ---------------------------------------------------------------------------------------------------- covers
 
 
@@ -278,6 +344,13 @@ def line_covers(masks: int, longest: int) -> tuple[Cover, ...]:
 def families(cover: Cover) -> set[tuple[int, ...]]:
     """The juries of a cover."""
     return {cover.districts.jury(district) for district in range(len(cover.districts))}
+
+
+def line_zoom(length: int, *levels: tuple[int, Sequence[int]], patch: int = 1) -> Cover:
+    """A cover of several levels on a line, of masks of a width at these starts for each level."""
+    at = Patch(1, patch)
+    rows = [[Mask(0, left, 1, width) for left in starts] for width, starts in levels]
+    return stacked_cover([custom_cover((1, length), at, masks) for masks in rows])
 
 
 def shuffled(cover: Cover, rng: Random) -> Cover:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from PIL import Image
 from certmask.certificate import Guarantee
 from certmask.covers import TILINGS, Cover
 from certmask.errors import CertmaskError
-from certmask.rules import AGGREGATES, RULES, Rule
+from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, MeanProbability, Rule
+from certmask.rules.tournament import LAST_RESORTS
 from certmask.threat import Patch, Size
 
 # ------------------------------------------------------------------------------------------------------- rules
@@ -31,17 +32,30 @@ VALUES: dict[str, list[Any]] = {
     "aggregate": [aggregate() for aggregate in AGGREGATES.values()],
     "challenger": [False, True],
     "threshold": [0.0, 0.5],
+    "thresholds": [0.5],
+    "claim_thresholds": [0.5],
+    "pooled": [False],
+    "last_resort": list(LAST_RESORTS),
 }
 """What each parameter of a rule is tried with; the margin is a matter of its own."""
+
+ON_LEVELS: dict[str, list[Any]] = {
+    **VALUES,
+    "pairs": ["aligned"],
+    "thresholds": [0.0, 0.5, 1.5],
+    "pooled": [False, True],
+}
+"""What rules are tried with on covers of several levels: a threshold that is exceeded by any lead, one that palettes
+reach exactly, and one beyond reach."""
 
 PROVED = (Guarantee.DETECTION, Guarantee.RECOVERY)
 """What a theorem stands behind."""
 
 
-def variants(rule: type[Rule]) -> Iterator[Rule]:
+def variants(rule: type[Rule], tried: Mapping[str, list[Any]] = VALUES) -> Iterator[Rule]:
     """Every combination of a rule's parameters; the margin stays 0."""
     names = [name for name in inspect.signature(rule).parameters if name != "margin"]
-    for values in product(*(VALUES[name] for name in names)):
+    for values in product(*(tried[name] for name in names)):
         yield rule(**dict(zip(names, values, strict=True)))
 
 
@@ -52,6 +66,19 @@ DETECTING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.DETECT
 ALIGNED = [rule for rule in PROVED_RULES if getattr(rule, "pairs", "all") == "aligned"]
 """Those that ask for pairs within a grid, and so for covers that are made of complete grids."""
 ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED]
+ZOOMING = [rule for kind in (JuryRecovery, JuryDetection) for rule in variants(kind, ON_LEVELS)]
+"""Those that judge level by level."""
+
+
+def told_apart(rules: Sequence[Rule]) -> list[Rule]:
+    """Fewer, for what takes long: a last resort does not know aggregates, so one of them tries the majority."""
+    return [
+        rule
+        for rule in rules
+        if getattr(rule, "last_resort", "") != "majority"
+        or isinstance(getattr(rule, "aggregate", None), (MeanProbability, type(None)))
+    ]
+
 
 # ----------------------------------------------------------------------------------------------------- tilings
 
@@ -60,7 +87,8 @@ TILED: dict[str, tuple[Mapping[str, Any], ...]] = {
     "spread": ({"mask": (10, 14)}, {"mask": 14, "fold": 2}),
     "replicated": ({"mask": (12, 10), "fold": (1, 2)},),
     "offset": ({"mask": 14, "fold": (1, 2)}, {"mask": 12}),
-    "patchcleanser": ({"per_axis": 3}, {"mask": 14}),
+    "patchcleanser": ({"per_axis": 3}, {"mask": 14}, {"mask": 14, "align": 4}),
+    "zoom": ({"levels": (2, 3)}, {"levels": (2, (3, 2)), "align": 2}),
 }
 """What each tiling is asked for on an image of 24×24 against a patch of 5×4."""
 

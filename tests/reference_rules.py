@@ -1,21 +1,27 @@
 """Every rule once more, in plain Python and from the definitions: slow, exact where numbers allow, no torch, no arrays.
 
 A table maps a pass ``(i, j)`` with ``i <= j`` to its class probabilities; ``(i, i)`` is the single mask ``i`` and
-``(-1, -1)`` the image without a mask. A decision is ``(class, alert)``.
+``(-1, -1)`` the image without a mask. A row of zeros is a silent vote. A decision is ``(class, alert)``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import fsum, log
+from itertools import combinations
+from math import fsum, inf, log
+from typing import NamedTuple
 
 Row = Sequence[float]
 Rows = Sequence[Row]
 Table = Mapping[tuple[int, int], Row]
 Juries = Sequence[Sequence[int]]
 Decision = tuple[int, bool]
+Number = float | Fraction
+
+NOBODY = -1
+"""The class that silence names."""
 
 
 def vote(table: Table, i: int, j: int) -> Row:
@@ -23,63 +29,176 @@ def vote(table: Table, i: int, j: int) -> Row:
     return table[min(i, j), max(i, j)]
 
 
-def first_class(scores: Sequence[float | Fraction]) -> int:
-    """The class with the highest score; the smallest of several."""
-    return min(c for c, score in enumerate(scores) if score == max(scores))
+def first_class(scores: Sequence[Number]) -> int:
+    """The class with the highest score; the smallest of several, and nobody where all are silent."""
+    return min(c for c, score in enumerate(scores) if score == max(scores)) if any(scores) else NOBODY
 
 
-def ahead(scores: Sequence[float | Fraction], label: int) -> float | Fraction:
+def ahead(scores: Sequence[Number], label: int) -> Number:
     """How far the label is ahead of the best other class."""
     return scores[label] - max(score for c, score in enumerate(scores) if c != label)
 
 
 def most_frequent(labels: Iterable[int]) -> int:
-    """The label that occurs most often; the smallest of several."""
-    counts = Counter(labels)
-    return min(c for c in counts if counts[c] == max(counts.values()))
+    """The label that occurs most often; the smallest of several, and nobody only where nobody speaks."""
+    counts = Counter(label for label in labels if label != NOBODY)
+    return min((c for c in counts if counts[c] == max(counts.values())), default=NOBODY)
 
 
 # ------------------------------------------------------------------------------------------------- aggregates
 
 
+class Verdict(NamedTuple):
+    """The class of a pool and what its lead, on average over the votes, may be: nothing else is possible."""
+
+    label: int
+    low: Number
+    high: Number
+
+
 class MeanProbability:
     """Exact means, as fractions."""
 
-    def verdict(self, rows: Rows) -> int:
-        return first_class(self.scores(rows))
-
-    def wins(self, rows: Rows, label: int, margin: float) -> bool:
-        return ahead(self.scores(rows), label) > margin
-
-    def scores(self, rows: Rows) -> Sequence[float | Fraction]:
+    def scores(self, rows: Rows) -> Sequence[Number]:
         return [sum((Fraction(p) for p in column), Fraction(0)) / len(rows) for column in zip(*rows, strict=True)]
+
+    def verdict(self, rows: Rows, margin: float = 0.0) -> Verdict:
+        if not any(map(any, rows)):
+            return Verdict(NOBODY, -margin, margin)
+        scores = self.scores(rows)
+        label = min(c for c, score in enumerate(scores) if score == max(scores))
+        lead = ahead(scores, label)
+        return Verdict(label, lead - Fraction(margin), lead + Fraction(margin))
+
+    def decided(self, rows: Rows) -> Verdict:
+        """As votes are."""
+        return self.verdict(rows)
 
 
 class MeanLogProbability(MeanProbability):
-    """Means of logarithms, correctly rounded sums; probabilities below 1e-30 count as 1e-30."""
+    """Means of logarithms, correctly rounded sums; less than 2⁻²⁴ counts as that, and silence for no class."""
 
-    def scores(self, rows: Rows) -> Sequence[float | Fraction]:
-        return [fsum(log(max(p, 1e-30)) for p in column) / len(rows) for column in zip(*rows, strict=True)]
+    def scores(self, rows: Rows) -> Sequence[Number]:
+        spoken = [[log(max(p, 2.0**-24)) for p in row] if any(row) else [0.0] * len(row) for row in rows]
+        return [fsum(column) / len(rows) for column in zip(*spoken, strict=True)]
 
+    def verdict(self, rows: Rows, margin: float = 0.0) -> Verdict:
+        label, low, high = super().verdict(rows)
+        band = margin + 2.0**-29  # what rounding adds to noise
+        return Verdict(label, float(low) - band, float(high) + band)
 
-class LabelMajority:
-    """Every output has one vote; with a margin, an output that is not sure by more than it may vote for any rival."""
-
-    def verdict(self, rows: Rows) -> int:
-        return most_frequent(first_class(row) for row in rows)
-
-    def wins(self, rows: Rows, label: int, margin: float) -> bool:
-        sure = Counter(first_class(row) for row in rows if ahead(row, first_class(row)) > margin)
-        unsure = len(rows) - sum(sure.values())
-        return all(sure[label] > sure[rival] + unsure for rival in range(len(rows[0])) if rival != label)
+    def decided(self, rows: Rows) -> Verdict:
+        return super().verdict(rows)
 
 
-Aggregate = MeanProbability | LabelMajority
-AGGREGATES: dict[str, Aggregate] = {
+class LabelMajority(MeanProbability):
+    """Every output has one vote; with a margin, an output that is not sure by more than it may vote for anyone."""
+
+    def verdict(self, rows: Rows, margin: float = 0.0) -> Verdict:
+        sure = [first_class(row) for row in rows if any(row) and ahead(row, first_class(row)) > margin]
+        unsure = Fraction(len(rows) - len(sure), len(rows))
+        _, lead, _ = self._counted(sure, rows)
+        label = most_frequent(sure) if sure else 0
+        return Verdict(label, lead - unsure, lead + unsure)
+
+    def decided(self, rows: Rows) -> Verdict:
+        return self._counted([first_class(row) for row in rows if any(row)], rows)
+
+    @staticmethod
+    def _counted(labels: Sequence[int], rows: Rows) -> Verdict:
+        counts = Counter(labels)
+        most, second = sorted([*counts.values(), 0, 0], reverse=True)[:2]
+        lead = Fraction(most - second, len(rows))
+        return Verdict(most_frequent(labels), lead, lead)
+
+
+AGGREGATES: dict[str, MeanProbability] = {
     "mean probability": MeanProbability(),
     "mean log-probability": MeanLogProbability(),
     "label majority": LabelMajority(),
 }
+
+
+# ----------------------------------------------------------------------------------------------------- levels
+
+
+class Level(NamedTuple):
+    """How a place is judged: by each mask of its jury; with another place, by pairs within each of the parts."""
+
+    jury: Sequence[int]
+    parts: Juries
+
+
+Place = Sequence[Level]
+"""How a place is judged at every level, coarse to fine."""
+
+
+class Judge(NamedTuple):
+    """What both jury rules are told."""
+
+    aggregate: MeanProbability
+    thresholds: Sequence[float] = ()
+    pooled: bool = False
+
+    def pools(self, levels: Sequence[Rows]) -> Iterator[tuple[Rows, float]]:
+        """The votes that each level looks at, and the threshold that a lead must exceed to settle it there."""
+        for number, threshold in enumerate([*self.thresholds, -inf]):
+            first = 0 if self.pooled else number
+            yield [row for rows in levels[first : number + 1] for row in rows], threshold
+
+    def verdict(self, levels: Sequence[Rows]) -> int:
+        """The class of the first level whose lead exceeds its threshold."""
+        found = ((*self.aggregate.decided(rows), bar) for rows, bar in self.pools(levels))
+        return next(label for label, lead, _, bar in found if lead > bar)
+
+    def leads(self, levels: Sequence[Rows], label: int, margin: float) -> list[tuple[Number, int]]:
+        """By how much the label leads wherever the margin lets a level settle, and at which; not positive: it fails.
+
+        A level whose lead may be on either side of its threshold both settles and goes on.
+        """
+        found: list[tuple[Number, int]] = []
+        for number, (rows, bar) in enumerate(self.pools(levels)):
+            winner, low, high = self.aggregate.verdict(rows, margin)
+            if high > bar:
+                found.append((low if winner == label else -high, number))
+            if low > bar:
+                break
+        return found
+
+
+def claim_levels(table: Table, place: Place) -> list[Rows]:
+    """What votes about a place, level by level."""
+    return [[table[i, i] for i in level.jury] for level in place]
+
+
+def duel_levels(table: Table, one: Place, other: Place) -> list[Rows]:
+    """What votes about two places, level by level: every vote hides both."""
+    return [
+        [vote(table, i, j) for a, b in zip(mine.parts, yours.parts, strict=True) for i in a for j in b]
+        for mine, yours in zip(one, other, strict=True)
+    ]
+
+
+class Judges(NamedTuple):
+    """Who judges places, and who judges pairs of them, for a rule that asks."""
+
+    claims: Judge
+    duels: Judge | None
+
+    def leads(
+        self, places: Sequence[Place], table: Table, label: int, margin: float
+    ) -> dict[tuple[int, ...], list[tuple[Number, int]]]:
+        """Of every place, and pair of places, all leads with which it may be settled."""
+        found: dict[tuple[int, ...], list[tuple[Number, int]]]
+        found = {(t,): self.claims.leads(claim_levels(table, place), label, margin) for t, place in enumerate(places)}
+        for t, u in combinations(range(len(places)), 2) if self.duels else ():
+            found[t, u] = self.duels.leads(duel_levels(table, places[t], places[u]), label, margin)  # type: ignore[union-attr]
+        return found
+
+
+def proved(places: Sequence[Place], table: Table, judges: Judges, label: int, margin: float) -> bool:
+    """Every answer is the label, whatever the margin allows."""
+    return all(lead > 0 for leads in judges.leads(places, table, label, margin).values() for lead, _ in leads)
 
 
 # ------------------------------------------------------------------------------------------------- one round
@@ -105,15 +224,10 @@ def published_test(masks: int, table: Table, label: int, margin: float) -> bool:
     return all(ahead(table[i, i], label) > margin for i in range(masks))
 
 
-def jury_detection(juries: Juries, table: Table, aggregate: Aggregate) -> Decision:
-    """The class that all districts name; an alert if they do not agree."""
-    verdicts = [aggregate.verdict([table[i, i] for i in jury]) for jury in juries]
-    return most_frequent(verdicts), len(set(verdicts)) > 1
-
-
-def jury_detection_certifies(juries: Juries, table: Table, aggregate: Aggregate, label: int, margin: float) -> bool:
-    """Every district's verdict is the label."""
-    return all(aggregate.wins([table[i, i] for i in jury], label, margin) for jury in juries)
+def jury_detection(places: Sequence[Place], table: Table, judges: Judges) -> Decision:
+    """The class that all places name; an alert if they do not agree or one is silent."""
+    verdicts = [judges.claims.verdict(claim_levels(table, place)) for place in places]
+    return most_frequent(verdicts), len(set(verdicts)) > 1 or NOBODY in verdicts
 
 
 def minority_reports(masks: int, table: Table, copies: Sequence[int], threshold: float) -> Decision:
@@ -162,39 +276,60 @@ def tournament(claims: Sequence[int], duel: Callable[[int, int], int]) -> Decisi
     return (claim if unbeaten else favourite), False
 
 
-def common(table: Table, one: Sequence[int], other: Sequence[int], grids: Juries | None) -> list[Row]:
-    """The outputs with one mask of each jury: of any masks, or of masks of one grid."""
-    groups = [range(max(*one, *other) + 1)] if grids is None else grids
-    return [vote(table, i, j) for grid in groups for i in one if i in grid for j in other if j in grid]
+class Recovered(NamedTuple):
+    """An answer and what it rests on."""
+
+    decision: Decision
+    basis: str
 
 
-def jury_recovery(juries: Juries, table: Table, aggregate: Aggregate, grids: Juries | None) -> Decision:
-    """Districts claim their juries' verdicts and duel by the verdict of both juries together."""
-    claims = [aggregate.verdict([table[i, i] for i in jury]) for jury in juries]
-    return tournament(claims, lambda t, u: aggregate.verdict(common(table, juries[t], juries[u], grids)))
+def recovered(claims: Sequence[int], duel: Callable[[int, int], int], last_resort: str, bare: int) -> Recovered:
+    """What someone claims who wins against every other claim; the last resort where there is nobody."""
+    spoken = [t for t, claim in enumerate(claims) if claim != NOBODY]
+    if len({claims[t] for t in spoken}) == 1:
+        return Recovered((claims[spoken[0]], False), "unanimous")
+    unbeaten = {claims[t] for t in spoken if all(duel(t, u) == claims[t] for u in spoken if claims[u] != claims[t])}
+    if unbeaten:
+        (claim,) = unbeaten
+        return Recovered((claim, False), "unbeaten")
+    if last_resort == "bare" and bare != NOBODY:
+        return Recovered((bare, False), "bare")
+    answer = most_frequent(claims)
+    return Recovered((answer, answer == NOBODY), "majority")
 
 
-def jury_recovery_certifies(
-    juries: Juries, table: Table, aggregate: Aggregate, grids: Juries | None, label: int, margin: float
-) -> bool:
-    """Every district's and every pair of districts' verdict is the label."""
-    return jury_detection_certifies(juries, table, aggregate, label, margin) and all(
-        aggregate.wins(common(table, one, other, grids), label, margin)
-        for t, one in enumerate(juries)
-        for other in juries[:t]
+def jury_recovery(places: Sequence[Place], table: Table, judges: Judges, last_resort: str) -> Recovered:
+    """Places claim their verdicts and duel by the verdict of votes that hide both."""
+    assert judges.duels
+    claims = [judges.claims.verdict(claim_levels(table, place)) for place in places]
+    between = judges.duels.verdict
+    return recovered(
+        claims,
+        lambda t, u: between(duel_levels(table, places[t], places[u])),
+        last_resort,
+        first_class(table[-1, -1]),
     )
 
 
-def patchcleanser(masks: int, table: Table, challenger: bool) -> Decision:
-    """Double masking: a minority mask wins if every second mask agrees with it; or masks duel as challengers."""
+def patchcleanser(masks: int, table: Table, challenger: bool, last_resort: str) -> Recovered:
+    """Double masking: a minority mask wins if every second mask agrees with it; or masks duel as challengers.
+
+    With the bare picture as last resort, an unbeaten mask is looked for among all.
+    """
     labels = [first_class(table[i, i]) for i in range(masks)]
+
+    def duel(i: int, j: int) -> int:
+        return first_class(vote(table, i, j))
+
+    if last_resort == "bare":
+        return recovered(labels, duel, last_resort, first_class(table[-1, -1]))
     if challenger:
-        return tournament(labels, lambda i, j: first_class(vote(table, i, j)))
+        return Recovered(tournament(labels, duel), "")
     answer = most_frequent(labels)
     for i, label in enumerate(labels):
-        if label != answer and all(first_class(vote(table, i, j)) == label for j in range(masks)):
-            return label, False
-    return answer, False
+        if label != answer and all(duel(i, j) == label for j in range(masks)):
+            return Recovered((label, False), "")
+    return Recovered((answer, False), "")
 
 
 def two_mask_correct(masks: int, table: Table, label: int, margin: float) -> bool:

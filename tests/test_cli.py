@@ -16,16 +16,26 @@ import pytest
 from commands import PROGRAM, certmask, outcomes
 from PIL import Image
 
+from certmask.certificate import BASES
+from certmask.cli.choices import Choices
 from certmask.cli.sizes import optional_size
-from certmask.covers.default import suited_cover
-from certmask.rules.registry import listed
+from certmask.covers import zoom_cover
+from certmask.covers.default import Wishes, suited_cover
+from certmask.defences import MaskedDefence
+from certmask.deployed.tokens import on_tokens
+from certmask.rules import JuryRecovery
+from certmask.rules.registry import suits
 from certmask.threat import Patch, Size
+from certmask.tuning import save_defence
 
-SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32")
+SMALL = ("--patch", "32", "--levels", "2", "--batch", "8", "--precision", "fp32")
 """Few masks for the default model."""
 
-FEW = ("--patch", "5", "--mask", "18", "--batch", "8", "--precision", "fp32")
+FEW = ("--patch", "5", "--levels", "2", "--batch", "8", "--precision", "fp32")
 """Few masks for the little model."""
+
+GRID = ("--patch", "5", "--mask", "18", "--batch", "8", "--precision", "fp32")
+"""The same for rules of one cover."""
 
 
 def plan(*arguments: str) -> dict[str, Any]:
@@ -52,6 +62,24 @@ def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
     assert Image.open(tmp_path / "plan.png").size[0] > 800
 
 
+def test_plan_counts_the_passes_of_levels(tmp_path: Path) -> None:
+    """At least those of the first level, at most all; the words say the same as the numbers."""
+    found = plan("--align", "16")
+    sizes = [(level["mask"], level["masks"], level["answer"], level["proof"]) for level in found["levels"]]
+    assert sizes == [([128] * 2, 4, 4, 10), ([96] * 2, 9, 13, 55), ([64] * 2, 36, 49, 721), ([48] * 2, 144, 193, 11161)]
+    assert (found["cells"], found["masks"]) == (144, 193)
+    assert (found["answer"], found["proof"]) == ({"least": 4, "most": 11162}, {"least": 10, "most": 11161})
+    words = certmask("plan", "--align", "16").stdout
+    assert "144 places; passes to answer: 4 to 11,162, to prove recovery: 10 to 11,161" in words
+    folded = plan("--levels", "3,6:2,6:2")["levels"]
+    assert [level["fold"] for level in folded] == [[1, 1], [2, 2], [2, 2]]
+    assert folded[2]["proof"] == folded[1]["proof"] == 45 + folded[1]["masks"] + folded[1]["pairs"]
+    assert len(plan("--budget", "721")["levels"]) == 3
+    assert len(plan("--budget", "720")["levels"]) == 2
+    certmask("plan", "--image", "64", "--draw", tmp_path / "plan.png")
+    assert Image.open(tmp_path / "plan.png").size[0] > 800
+
+
 @pytest.mark.parametrize(
     ("rule", "mask", "tiling", "fold", "expected"),
     [
@@ -71,8 +99,8 @@ def test_plan_in_words_and_within_a_budget(tmp_path: Path) -> None:
 def test_what_the_options_leave_open_suits_the_rule(
     rule: str, mask: str | None, tiling: str, fold: str | None, expected: tuple[Size, Size]
 ) -> None:
-    asked = tiling, optional_size(mask, "mask"), optional_size(fold, "fold")
-    cover = suited_cover((224, 224), Patch(32, 32), *asked, many=listed(rule).many)
+    wishes = Wishes(tiling, optional_size(mask, "mask"), optional_size(fold, "fold"))
+    cover = suited_cover((224, 224), Patch(32, 32), wishes, suits(rule))
     assert (cover.mask, cover.fold) == expected
 
 
@@ -116,15 +144,17 @@ def test_the_default_patch_is_a_seventh_of_the_input(little_model: Path, photos:
         [10, 1],
     )
     (found,) = json.loads(certmask("predict", photos["cat"], "--model", little_model, "--json").stdout)
-    assert found["cover"] == "spread 2×2, 81 masks of 11×11 against 5×5 on 32×32"
-    assert found["rule"] == "jury-recovery"
+    assert found["cover"].startswith("zoom, 4 masks of 18×18 → 9 masks of 14×14 → ")
+    assert found["cover"].endswith(" against 5×5 on 32×32")
+    assert found["rule"] == "zoom"
 
 
 def test_plan_names_the_default() -> None:
-    assert "default for jury-recovery: 80×80" in certmask("plan").stdout
+    assert "default for jury-recovery: 80×80" in certmask("plan", "--tiling", "spread").stdout
     assert "default for the other rules: 64×64" in certmask("plan", "--fold", "1").stdout
     assert "default" not in certmask("plan", "--fold", "3").stdout
-    assert (plan()["mask"], plan()["fold"], plan()["masks"]) == ([80, 80], [2, 2], 81)
+    spread = plan("--tiling", "spread")
+    assert (spread["mask"], spread["fold"], spread["masks"]) == ([80, 80], [2, 2], 81)
     assert plan("--image", "6", "--patch", "6")["masks"] == 1
     small = certmask("plan", "--image", "8", "--patch", "4", "--tiling", "offset").stdout
     assert small.splitlines()[0].startswith("offset cover, fold 1×1, of 8×8")
@@ -145,6 +175,12 @@ def test_plan_names_the_default() -> None:
         (("--tiling", "round"), "got 'round'"),
         (("--tiling", "patchcleanser", "--fold", "2"), "got 2"),
         (("--budget", "1"), "got 1"),
+        (("--levels", "2,x"), "got '2,x'"),
+        (("--levels", "1"), "got 224×224"),
+        (("--levels", "90", "--align", "1"), "places apart"),
+        (("--levels", "3", "--mask", "64"), "--levels"),
+        (("--align", "16", "--tiling", "spread"), "--align"),
+        (("--tiling", "zoom", "--fold", "2"), "--fold"),
         (("--mask", "64", "--budget", "9"), "passes"),
         (("--mask", "64", "--draw", "plan.nonsense"), "plan.nonsense"),
         (("--mask", "64", "--draw", "plan"), "got plan"),
@@ -181,6 +217,73 @@ def test_predict_answers_and_draws(photos: dict[str, Path], tmp_path: Path) -> N
     assert Image.open(tmp_path / "votes.png").size[0] > 800
 
 
+def test_predict_says_what_an_answer_rests_on_and_where_its_proof_is_weakest(
+    little_model: Path, photos: dict[str, Path]
+) -> None:
+    """In words and in JSON, the same; a rule that cannot tell says nothing."""
+    command = ("predict", photos["cup"], "--model", little_model, "--patch", "5", "--batch", "8", "--precision", "fp32")
+    (found,) = json.loads(certmask(*command, "--json").stdout)
+    words = certmask(*command).stdout
+    assert f"{found['basis']}: {BASES[found['basis']]}" in words
+    weak = found["weakest"]
+    assert 1 <= len(weak["places"]) <= 2
+    for top, bottom, left, right in weak["places"]:
+        assert f"rows {top}–{bottom - 1}, columns {left}–{right - 1}" in words
+    assert f"a lead of {weak['lead']:.2g}, settled at level {weak['level'] + 1} of 4" in words
+    (bare,) = json.loads(certmask(*command, "--rule", "undefended", "--json").stdout)
+    assert (bare["basis"], bare["weakest"]) == (None, None)
+
+
+def test_levels_thresholds_and_last_resort_reach_the_rule(little_model: Path, tmp_path: Path) -> None:
+    """What is asked for stands in the header, for the rules that it concerns alone."""
+    certmask("certify", "demo-cifar10", "--model", little_model, "--images", "1", "--patch", "5", "--levels", "2,3:2",
+             "--thresholds", "0.9", "--claim-thresholds", "0.4", "--pooled", "--last-resort", "majority",
+             "--align", "2", "--mask", "11",
+             "--rule", "zoom", "--rule", "zoom-detection", "--rule", "jury-recovery", "--rule", "patchcleanser",
+             "--out", tmp_path / "run.jsonl")  # fmt: skip
+    said = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["defences"]
+    zoom, alone, jury, cleanser = (said[name] for name in said)
+    assert zoom["cover"] == alone["cover"]
+    assert [(level["masks"], level["fold"]) for level in zoom["cover"]["levels"]] == [(4, [1, 1]), (49, [2, 2])]
+    assert zoom["cover"]["align"] == 2
+    assert (zoom["rule"]["thresholds"], zoom["rule"]["claim_thresholds"], zoom["rule"]["pooled"]) == (0.9, 0.4, True)
+    assert (alone["rule"]["thresholds"], alone["rule"]["pooled"]) == (0.9, True)
+    assert jury["cover"]["mask"] == [11, 11]
+    assert jury["rule"] == {**JuryRecovery(last_resort="majority").describe(), "margin": jury["rule"]["margin"]}
+    assert {one["rule"].get("last_resort") for one in (zoom, jury, cleanser)} == {"majority"}
+
+
+def test_a_defence_from_a_file_is_certified_and_asked(
+    little_model: Path, photos: dict[str, Path], tmp_path: Path
+) -> None:
+    """Under its own name, with its own masks and patch, beside the network alone; the margin is this run's."""
+    tuned = MaskedDefence(zoom_cover(32, 4, (2, 3)), JuryRecovery(thresholds=0.7), "tuned")
+    save_defence(tmp_path / "tuned.json", tuned, {})
+    options = ("--model", little_model, "--defence", tmp_path / "tuned.json")
+    certmask("certify", "demo-cifar10", *options, "--images", "1", "--margin", "0.1", "--out", tmp_path / "run.jsonl")
+    said = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["defences"]
+    assert list(said) == ["undefended", "tuned"]
+    assert said["tuned"]["cover"] == tuned.cover.describe()
+    assert said["tuned"]["rule"] == JuryRecovery(thresholds=0.7, margin=0.1).describe()
+    assert said["undefended"]["threat"] == tuned.threat.describe()
+    (found,) = json.loads(certmask("predict", photos["cat"], *options, "--json").stdout)
+    assert (found["rule"], found["cover"]) == ("tuned", str(tuned.cover))
+
+
+def test_masks_of_levels_lie_on_the_tokens_of_the_model(tmp_path: Path) -> None:
+    """Unless that would merge levels: on 64×64 tokens of 16 would, those of 4 do not."""
+    image, patch = (224, 224), Patch(32, 32)
+    assert on_tokens(image, patch, Wishes(), 16).align == 16
+    assert on_tokens(image, patch, Wishes(), 1).align is None
+    assert on_tokens(image, patch, Wishes(align=8), 16).align == 8
+    assert on_tokens((32, 32), Patch(5, 5), Wishes(), 16).align is None
+    assert on_tokens((64, 64), Patch(9, 9), Wishes(), 16).align is None
+    choices = Choices("deit_tiny-imagenette", rules=["zoom", "jury-recovery"], patch="40")
+    free, tokens = choices.covers()[0], choices.covers(16)[0]
+    assert (free.align, tokens.align) == (4, 16)
+    assert choices.covers(16)[1] == choices.covers()[1]
+
+
 def test_predict_with_openvino_where_it_is_installed(little_model: Path, photos: dict[str, Path]) -> None:
     def answers(backend: str) -> dict[str, Any]:
         asked: list[str | Path] = [*photos.values(), "--model", little_model, *FEW, "--backend", backend, "--json"]
@@ -200,7 +303,8 @@ def test_predict_takes_any_photo_and_signals_alerts(
     Image.open(photos["cup"]).convert("RGBA").resize((90, 70)).save(tmp_path / "rgba.png")
     answers = json.loads(certmask("predict", tmp_path / "grey.png", tmp_path / "rgba.png", *little, "--json").stdout)
     assert [a["passes"] >= 4 for a in answers] == [True, True]
-    done = certmask("predict", photos["cat"], *little, "--rule", "jury-detection", "--fold", "2", code=3)
+    alarming = ("--model", little_model, *GRID, "--rule", "jury-detection", "--fold", "2")
+    done = certmask("predict", photos["cat"], *alarming, code=3)
     assert "ALERT" in done.stdout
 
 
@@ -217,10 +321,11 @@ def test_predict_takes_any_photo_and_signals_alerts(
         (("{cup}", "--pairs", "some"), "'some'", 2),
         (("{cup}", "--precision", "int4"), "'int4'", 2),
         (("{cup}", "--device", "toaster"), "'toaster'", 2),
-        (("{cup}", "--mask", "3"), "3×3", 2),
+        (("{cup}", "--rule", "jury-recovery", "--mask", "3"), "3×3", 2),
+        (("{cup}", "--mask", "18"), "--levels for zoom", 2),
         (("{cup}", "--margin", "-1"), "-1", 2),
         (("{cup}", "--margin", "wide"), "'wide'", 2),
-        (("{cup}", "--tiling", "offset", "--mask", "9", "--fold", "2"), "offset", 2),
+        (("{cup}", "--rule", "jury-recovery", "--tiling", "offset", "--mask", "9", "--fold", "2"), "offset", 2),
     ],
 )
 def test_predict_with_nonsense(
@@ -235,7 +340,7 @@ def test_predict_with_nonsense(
 
 
 def test_certify_folders_and_csv_give_the_same_rows(little_model: Path, class_folders: Path, tmp_path: Path) -> None:
-    little = ("--model", little_model, *FEW)
+    little = ("--model", little_model, *GRID)
     rules = ("--rule", "undefended", "--rule", "jury-recovery", "--rule", "jury-detection", "--rule", "published")
     done = certmask("certify", class_folders, *little, *rules, "--out", tmp_path / "a.jsonl")
     assert "no guarantee against an adaptive attacker" in done.stdout
@@ -253,7 +358,7 @@ def test_certify_folders_and_csv_give_the_same_rows(little_model: Path, class_fo
 
 def test_another_rule_is_judged_on_kept_votes(little_model: Path, class_folders: Path, tmp_path: Path) -> None:
     """The same command with --votes: another rule, aggregate and margin without a single pass, as if computed anew."""
-    common = ("certify", class_folders, "--model", little_model, *FEW, "--fold", "1")
+    common = ("certify", class_folders, "--model", little_model, *GRID, "--fold", "1")
     votes = ("--votes", tmp_path / "votes")
     first = certmask(
         *common, *votes, "--rule", "patchcleanser", "--rule", "jury-recovery", "--out", tmp_path / "a.jsonl"
@@ -267,7 +372,7 @@ def test_another_rule_is_judged_on_kept_votes(little_model: Path, class_folders:
     assert {image: row["defences"] for image, row in kept.items()} == {i: row["defences"] for i, row in live.items()}
     assert {row["passes"] for row in kept.values()} == {0}
     certmask("report", tmp_path / "b.jsonl", "--out", tmp_path / "page.html")
-    spoilt = certmask(*common, "--votes", tmp_path / "a.jsonl", "--out", tmp_path / "d.jsonl", code=1)
+    spoilt = certmask(*common, *other, "--votes", tmp_path / "a.jsonl", "--out", tmp_path / "d.jsonl", code=1)
     assert "expected a folder to write into" in spoilt.stderr
 
 
@@ -292,7 +397,7 @@ def test_other_inputs_do_not_continue_a_run(little_model: Path, class_folders: P
         ("demo-cifar10", ("--out", "/dev/null/run.jsonl"), "run.jsonl", 1),
         ("demo-cifar10", ("--out", "notes.txt"), "notes.txt", 1),
         ("demo-cifar10", ("--rule", "published", "--rule", "published"), "published", 2),
-        ("demo-cifar10", ("--mask", "3"), "3×3", 2),
+        ("demo-cifar10", ("--rule", "published", "--mask", "3"), "3×3", 2),
     ],
 )
 def test_certify_with_nonsense(
@@ -334,9 +439,9 @@ def test_a_photo_that_was_exchanged_is_noticed(little_model: Path, class_folders
 def test_table_of_a_run_that_does_not_say_its_cover(key: str, tmp_path: Path) -> None:
     header, row, *_ = (Path(__file__).parent.parent / "results" / "demo.jsonl").read_text().splitlines()
     said = json.loads(header)
-    del said["schemes"]["jury recovery k=4"]["cover"][key]
+    del said["defences"]["PatchCleanser 6×6"]["cover"][key]
     (tmp_path / "run.jsonl").write_text(f"{json.dumps(said)}\n{row}\n")
-    wanted = f"expected '{key}' in the cover of 'jury recovery k=4'"
+    wanted = f"expected '{key}' in the cover of 'PatchCleanser 6×6'"
     assert wanted in certmask("table", tmp_path / "run.jsonl", code=1).stderr
 
 

@@ -23,28 +23,47 @@ from rich.console import Console
 
 from certmask.cli import console, main
 from certmask.cli.choices import COPIES, device_memory
+from certmask.covers import zoom_cover
 from certmask.data import load_dataset
+from certmask.defences import MaskedDefence
 from certmask.errors import ClassifierError, DataError
+from certmask.rules import JuryRecovery
+from certmask.tuning import save_defence
 from certmask.zoo import Card, build_model, card_of, load_classifier, load_with_card, save_model, shipped_models
 from certmask.zoo.card import read_card, write_card
 
-FEW = ("--patch", "5", "--mask", "18", "--batch", "8", "--precision", "fp32")
+FEW = ("--patch", "5", "--levels", "2", "--batch", "8", "--precision", "fp32")
 """Few masks for the little model."""
 
-SEEN = ("--rule nonsense", "--patch 0", "--patch abc", "--patch 33", "--fold 9x", "--fold 0", "--tiling zzz",
-        "--mask x", "--mask 64", "--mask 32", "--mask 40x8", "--patch 32", "--margin -1", "--margin 2", "--margin 1",
-        "--margin abc", "--precision abc", "--precision fp16 --backend openvino", "--aggregate xyz", "--pairs some",
-        "--device toaster", "--device meta", "--backend abacus", "--batch 0", "--batch x", "--batch 100000000",
-        "--threshold x",
+SEEN = ("--rule nonsense", "--patch 0", "--patch abc", "--patch 33", "--patch 32", "--margin -1", "--margin 2",
+        "--margin 1", "--margin abc", "--precision abc", "--precision fp16 --backend openvino", "--aggregate xyz",
+        "--pairs some", "--device toaster", "--device meta", "--backend abacus", "--batch 0", "--batch x",
+        "--batch 100000000", "--threshold x",
+        *(f"--rule jury-recovery {wrong}"
+          for wrong in ("--fold 9x", "--fold 0", "--tiling zzz", "--mask x", "--mask 64", "--mask 32", "--mask 40x8",
+                        "--levels 2", "--thresholds 0.5", "--claim-thresholds 0.5", "--pooled", "--align 2",
+                        "--tiling zoom --mask 18", "--tiling zoom --fold 2")),
+        "--mask 18", "--fold 2", "--tiling spread", "--rule undefended --rule zoom-detection --mask 18",
+        "--levels x", "--levels 2,,3", "--levels 0", "--levels 6:0", "--levels 1", "--align 0", "--align 32",
+        "--thresholds x", "--claim-thresholds x", "--thresholds -1", "--thresholds nan", "--thresholds 0.5,0.5",
+        "--last-resort coin",
+        "--rule zoom-detection --last-resort bare", "--rule published --last-resort bare",
+        "--rule undefended --levels 2",
+        "--defence {tuned} --patch 4", "--defence {tuned} --levels 2", "--defence {other}",
         "--rule minority-reports --threshold 2", "--rule minority-reports --threshold 0.9 --margin 0.2",
         "--aggregate mean-log-probability --margin 70")  # fmt: skip
 """Wrong for whatever looks at photos through masks."""
 
 WRONG = {
     "plan": ("--image 0", "--image x", "--patch 0", "--patch 300", "--mask 400", "--mask 224", "--fold 9x",
-             "--tiling zzz", "--budget 0", "--budget 1", "--draw plan.nonsense", "surplus"),
-    "predict {photo} --model {model}": (*SEEN, "--rule jury-recovery --rule patchcleanser", "--draw votes.nonsense"),
-    "certify {data} --model {model} --out run.jsonl": (*SEEN, "--images 0", "--rule published --rule published"),
+             "--tiling zzz", "--budget 0", "--budget 1", "--levels x", "--levels 2 --mask 64", "--align 0",
+             "--tiling zoom --fold 2", "--draw plan.nonsense", "surplus"),
+    "predict {photo} --model {model}": (
+        *SEEN, "--rule jury-recovery --rule patchcleanser", "--rule zoom --defence {tuned}", "--draw votes.nonsense",
+    ),
+    "certify {data} --model {model} --out run.jsonl": (
+        *SEEN, "--images 0", "--rule published --rule published", "--rule zoom --defence {named}",
+    ),
     "attack {run} {list} --model {model} --out attempts.jsonl": (
         "--rule nonsense", "--device toaster", "--device meta", "--images 0", "--steps x", "--replay 0",
     ),
@@ -80,7 +99,11 @@ def places(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     answers = json.loads(certmask("predict", *photos, *bare, "--json").stdout)
     (folder / "list.csv").write_text("".join(f"{answer['photo']},{answer['label']}\n" for answer in answers))
     certmask("certify", folder / "list.csv", "--model", little_model, *FEW, "--out", folder / "run.jsonl")
-    names = {"photo": "photos/cat/a.png", "data": "photos", "list": "list.csv", "run": "run.jsonl"}
+    for file, image, name in (("tuned", 32, "tuned"), ("other", 64, "tuned"), ("named", 32, "zoom")):
+        defence = MaskedDefence(zoom_cover(image, 5, (2,)), JuryRecovery(), name)
+        save_defence(folder / f"{file}.json", defence, {})
+    names = {"photo": "photos/cat/a.png", "data": "photos", "list": "list.csv", "run": "run.jsonl",
+             "tuned": "tuned.json", "other": "other.json", "named": "named.json"}  # fmt: skip
     return {"model": str(little_model), **{name: str(folder / path) for name, path in names.items()}}
 
 
@@ -105,6 +128,8 @@ def test_what_is_no_wrong_usage_exits_with_1(places: dict[str, str], tmp_path: P
         "predict nowhere.jpg --model {model}",
         "predict {photo} --model nowhere.safetensors",
         "predict {photo} --model no_such_model",
+        "predict {photo} --model {model} --defence nowhere.json",
+        "predict {photo} --model {model} --defence notes.txt",
         "certify nowhere --model {model}",
         "certify {data} --model {model} --out notes.txt",
         "certify {data} --model {model} --out /dev/full",
@@ -172,7 +197,8 @@ def test_one_bad_photo_does_not_stop_the_others(places: dict[str, str], tmp_path
 
 
 def test_a_bad_photo_outweighs_an_alert(little_model: Path, photos: dict[str, Path], tmp_path: Path) -> None:
-    alarming = ("--model", little_model, *FEW, "--rule", "jury-detection", "--fold", "2")
+    cover = ("--patch", "5", "--mask", "18", "--fold", "2", "--batch", "8", "--precision", "fp32")
+    alarming = ("--model", little_model, *cover, "--rule", "jury-detection")
     certmask("predict", photos["cat"], *alarming, code=3)
     done = certmask("predict", photos["cat"], tmp_path / "none.jpg", *alarming, code=1)
     assert "ALERT" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from certmask.covers import (
     TILINGS,
     Cover,
+    cover_from,
     custom_cover,
     default_cover,
     minimal_cover,
@@ -25,6 +27,8 @@ from certmask.covers import (
     patchcleanser_cover,
     replicated_cover,
     spread_cover,
+    stacked_cover,
+    zoom_cover,
 )
 from certmask.covers.tilings import minimal_starts, spread_starts
 from certmask.errors import CertmaskError, CoverError, GeometryError
@@ -377,7 +381,8 @@ def test_digest_tells_covers_apart() -> None:
 def test_the_register_of_tilings_names_them_as_they_name_themselves() -> None:
     """Every registered tiling builds a cover under its own name."""
     for name, build in TILINGS.items():
-        option: dict[str, Any] = {"per_axis": 3} if name == "patchcleanser" else {"mask": 5}
+        options: dict[str, dict[str, Any]] = {"patchcleanser": {"per_axis": 3}, "zoom": {"levels": (2, 3)}}
+        option = options.get(name, {"mask": 5})
         cover = build(12, Patch(3, 3), **option)
         assert cover.tiling == name == cover.describe()["tiling"]
         assert name in str(cover)
@@ -450,21 +455,100 @@ def test_patchcleanser_wants_exactly_one_option() -> None:
 
 
 def test_the_default_cover_against_32_pixels_on_224() -> None:
+    """128, 96, 64 and 48 px, 144 cells."""
     cover = default_cover(224, Patch(32, 32))
-    assert (cover.mask, cover.fold, cover.min_fold, len(cover)) == ((80, 80), (2, 2), 4, 81)
-    assert len(cover) + cover.pairs("aligned") == 881
+    assert [(level.mask[0], len(level)) for level in cover.levels] == [(128, 4), (96, 9), (64, 36), (48, 144)]
+    assert len(cover.cells) == 144
+
+
+def assert_zooms(cover: Cover, align: int) -> None:
+    """Every location in a cell inside masks of every level, pixel by pixel; masks on the grid; rebuilt alike."""
+    places = brute.locations(cover.image, cover.patch.size)
+    for level in cover.levels:
+        assert {mask.top % align for mask in level.masks} == {mask.left % align for mask in level.masks} == {0}
+        for start, length, side in ((0, level.mask[0], cover.image[0]), (1, level.mask[1], cover.image[1])):
+            assert length % align == 0 or length == side, (start, level)
+    by_level = [[cover.cells.masks[:, grid] for grid in grids] for grids in cover.level_grids]
+    hidden = 0
+    for cell, (top, bottom, left, right) in enumerate(cover.cells.boxes.tolist()):
+        corners = {(y, x) for y in (top, bottom - 1) for x in (left, right - 1)}
+        hidden += (bottom - top) * (right - left)
+        for level, columns in zip(cover.levels, by_level, strict=True):
+            own = {mask.footprint(cover.image) for mask in level.masks}
+            for masks in columns:
+                mask = cover.masks[int(masks[cell])]
+                assert mask.footprint(cover.image) in own
+                assert all(
+                    mask.top <= y
+                    and mask.left <= x
+                    and y + cover.patch.height <= mask.top + mask.height
+                    and x + cover.patch.width <= mask.left + mask.width
+                    for y, x in corners
+                )
+    assert hidden == len(places)
+    assert cover_from(json.loads(json.dumps(cover.describe()))) == cover
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_zoom_covers_at_every_level(data: st.DataObject) -> None:
+    """Images from 4 to 40 px, any patch, any grid, levels with and without a small jury."""
+    image = data.draw(st.tuples(st.integers(4, 40), st.integers(4, 40)))
+    patch = Patch(*(data.draw(st.integers(1, length)) for length in image))
+    levels = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    align = data.draw(st.sampled_from([1, 2, 4, 5]))
+    cover = zoom_cover(image, patch, levels, align)
+    assert len(cover.levels) == len(levels)
+    for level, per_axis in zip(cover.levels, levels, strict=True):
+        assert len(level) <= max(per_axis, -(-max(patch.positions(image)) // align)) ** 2
+    assert_zooms(cover, align)
+
+
+@pytest.mark.parametrize(
+    ("image", "patch", "levels", "align"),
+    [
+        (32, 5, None, None),
+        (32, 5, (2, (3, 2)), 2),
+        (64, (8, 20), None, None),
+        (224, 32, None, 16),
+        (224, 32, (3, (6, 2)), 16),
+        (224, 7, (3, 6, 12), 14),
+        ((256, 192), (40, 23), None, 16),
+        (384, 54, None, 16),
+    ],
+)
+def test_zoom_covers_of_usual_sizes(image: Any, patch: Any, levels: Any, align: int | None) -> None:
+    cover = zoom_cover(image, patch, levels, align)
+    assert_zooms(cover, align or cover.align)
+    counts = [len(level) for level in cover.levels]
+    assert counts == sorted(set(counts)), "from few masks to many"
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.data())
+@settings(max_examples=40, deadline=None)
 def test_the_default_cover_exists_for_every_patch(height: int, width: int, data: st.DataObject) -> None:
-    """Each place as often as promised: 2 per axis, or 1 where the mask covers a single place."""
     patch = Patch(data.draw(st.integers(1, height)), data.draw(st.integers(1, width)))
-    cover = default_cover((height, width), patch)
-    for axis, (length, side) in enumerate(((height, patch.height), (width, patch.width))):
-        span = -(-(length - side + 1) // 4)
-        assert cover.mask[axis] == side + span - 1
-        assert cover.fold[axis] == min(2, span)
-    assert cover.min_fold >= cover.fold[0] * cover.fold[1]
+    assert_zooms(default_cover((height, width), patch), 1)
+
+
+def test_levels_belong_together() -> None:
+    """One image and patch, complete grids that do not wrap, no levels within levels, at least one."""
+    level, finer = patchcleanser_cover(12, 3, per_axis=2), patchcleanser_cover(12, 3, per_axis=3)
+    assert stacked_cover([level, finer]).level_grids == ((0,), (1,))
+    assert stacked_cover([level, level]).level_grids == ((0,), (0,))
+    for wrong in (
+        [],
+        [level, patchcleanser_cover(12, 4, per_axis=3)],
+        [level, patchcleanser_cover(13, 3, per_axis=3)],
+        [level, stacked_cover([finer])],
+        [level, offset_cover(12, 3, 6, 2)],
+        [level, finer.for_patch(Patch(3, 3))],
+    ):
+        assert_refused(CoverError, lambda wrong=wrong: stacked_cover(wrong))  # type: ignore[misc]
+    assert_refused(GeometryError, lambda: stacked_cover([offset_cover(12, 3, 6)]))
+    for levels in (2.5, (0,), ((3, 0),), (True,)):
+        assert_refused(CertmaskError, lambda levels=levels: zoom_cover(12, 3, (levels,)))  # type: ignore[misc]
+    assert stacked_cover([level, finer]).digest != stacked_cover([finer, level]).digest
 
 
 @pytest.mark.parametrize("per_axis", [0, -1, True, (3, 0), 2.5])

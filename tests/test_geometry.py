@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from certmask.covers import custom_cover, offset_cover
 from certmask.errors import CertmaskError, GeometryError
-from certmask.geometry import Mask, find_districts, minimum_masks, minimum_per_axis, paper, reach
+from certmask.geometry import Mask, find_cells, find_districts, minimum_masks, minimum_per_axis, paper, reach
 from certmask.threat import Patch, Size
 
 
@@ -99,6 +99,68 @@ def test_districts_partition_the_locations_by_jury(scene: tuple[Size, Patch, lis
         assert (districts.juries[d, len(jury) :] == -1).all()
     n_y, n_x = patch.positions(image)
     assert districts.area.sum() == n_y * n_x
+
+
+@st.composite
+def gridded(draw: st.DrawFn) -> tuple[Size, Patch, list[list[Mask]]]:
+    """An image, a patch, and one to three grids: on each axis, masks of one size that cover every position."""
+    image = draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
+    patch = Patch(*(draw(st.integers(1, length)) for length in image))
+    grids = []
+    for _ in range(draw(st.integers(1, 3))):
+        axes = []
+        for length, side in zip(image, patch.size, strict=True):
+            mask, start = draw(st.integers(side, length + 2)), -draw(st.integers(0, 2))
+            starts = [start if start + mask >= side else 0]
+            while starts[-1] + mask < length:
+                starts.append(starts[-1] + draw(st.integers(1, mask - side + 1)))
+            axes.append((mask, starts))
+        (height, tops), (width, lefts) = axes
+        grids.append([Mask(top, left, height, width) for top in tops for left in lefts])
+    return image, patch, grids
+
+
+@settings(max_examples=250, deadline=None)
+@given(gridded(), st.randoms(use_true_random=False))
+@example(((1, 6), Patch(1, 2), [[Mask(0, 0, 1, 4), Mask(0, 3, 1, 4)], [Mask(0, x, 1, 2) for x in range(5)]]), Random(0))
+def test_cells_partition_the_locations_and_are_hidden(scene: tuple[Size, Patch, list[list[Mask]]], rng: Random) -> None:
+    """Every location in exactly one cell, every patch of a cell inside its mask of every grid, pixel by pixel."""
+    image, patch, grids = scene
+    grids = [rng.sample(grid, len(grid)) for grid in grids]
+    cells = find_cells(image, patch, grids)
+    paintings = [[brute.paint(mask, image) for mask in grid] for grid in grids]
+    found = []
+    for (top, bottom, left, right), masks in zip(cells.boxes.tolist(), cells.masks.tolist(), strict=True):
+        inside = list(product(range(top, bottom), range(left, right)))
+        found += inside
+        for painted, mask in zip(paintings, masks, strict=True):
+            assert all(brute.patch_inside(painted[mask], location, patch.size) for location in inside)
+    assert sorted(found) == brute.locations(image, patch.size)
+
+
+@settings(max_examples=100, deadline=None)
+@given(gridded())
+def test_there_are_no_fewer_cells(scene: tuple[Size, Patch, list[list[Mask]]]) -> None:
+    """Along each axis the fewest bands that every grid hides with one mask, found by trying all cuts."""
+    image, patch, grids = scene
+    cells = find_cells(image, patch, grids)
+    counts = []
+    for axis, positions in enumerate(patch.positions(image)):
+        runs = [{brute.positions(mask, image, patch.size, axis) for mask in grid} for grid in grids]
+        counts.append(brute.fewest_bands(runs, positions))
+    assert len(cells) == counts[0] * counts[1]
+
+
+def test_cells_refuse_what_is_no_grid() -> None:
+    """Wrapped masks, a grid with a gap in it, and one that leaves a position open."""
+    whole = [Mask(top, left, 3, 3) for top in (0, 2) for left in (0, 2)]
+    assert len(find_cells((5, 5), Patch(2, 2), [whole])) == 4
+    with pytest.raises(GeometryError, match="expected grids of masks that do not wrap, got one that does"):
+        find_cells((5, 5), Patch(2, 2), [[Mask(0, 0, 5, 5, wraps=True)]])
+    with pytest.raises(GeometryError, match="expected grids of rows and columns of masks, got one with a gap"):
+        find_cells((5, 5), Patch(2, 2), [whole[:3]])
+    with pytest.raises(GeometryError, match="expected grids that cover every place, got none at 2 along an axis"):
+        find_cells((5, 5), Patch(2, 2), [whole, [Mask(0, 0, 3, 5)]])
 
 
 def test_districts_without_masks_are_one_district_that_nobody_covers() -> None:

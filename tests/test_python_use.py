@@ -22,9 +22,12 @@ from certmask.cli.predict import predict as predict_command
 from certmask.defences import MaskedDefence, examine
 from certmask.defences.demo import demo_defences
 from certmask.errors import CertmaskError
+from certmask.tuning import save_defence
+from certmask.zoo import build_model
 
 COVER = cm.spread_cover(24, 4, 10, 2)
 SINGLE = cm.patchcleanser_cover(24, 5, 2)
+HALVES = cm.custom_cover(24, 4, [cm.Mask(0, 0, 24, 14), cm.Mask(0, 10, 24, 14)])
 IMAGES = torch.rand(4, 3, 24, 24, generator=torch.Generator().manual_seed(5))
 
 
@@ -48,7 +51,10 @@ WRONG: dict[str, Callable[[], object]] = {
     "size as text": lambda: cm.Classifier(by_colour, "24"),  # type: ignore[arg-type]
     "forward with two inputs": lambda: cm.Classifier(lambda a, b: a, 24),  # type: ignore[arg-type,misc]
     "cover and model exchanged": lambda: cm.Defence(SINGLE, by_colour),  # type: ignore[arg-type]
-    "patch for a cover": lambda: cm.Defence(by_colour, cm.Patch(4, 4)),  # type: ignore[arg-type]
+    "text for a cover": lambda: cm.Defence(by_colour, "4", size=24),  # type: ignore[arg-type]
+    "patch beyond the input": lambda: cm.Defence(by_colour, 25, size=24),
+    "a rule beside a defence": lambda: cm.Defence(by_colour, MaskedDefence(COVER, cm.JuryRecovery()), "zoom"),
+    "no file of a defence": lambda: cm.load_defence("nowhere.json"),
     "rule that nobody knows": lambda: shield(rule="juries"),
     "rule class": lambda: shield(rule=cm.JuryRecovery),
     "rule as a number": lambda: shield(rule=3),
@@ -134,9 +140,37 @@ def test_python_and_the_command_line_take_the_same_pairs() -> None:
     for command in (certify_command, predict_command):
         assert inspect.signature(command).parameters["pairs"].default == own
     assert cm.Defence(by_colour, COVER, batch=8).defence.rule.describe()["pairs"] == own == "aligned"
-    pairs = {d.name: d.rule.describe()["pairs"] for d in demo_defences() if d.rule.name == "jury recovery"}
+    rules = {d.name: d.rule.describe() for d in demo_defences()}
     kept = cm.read_run(Path(__file__).parent.parent / "results" / "demo.jsonl").defences
-    assert pairs == {name: kept[name]["rule"]["pairs"] for name in pairs}
+    assert rules == {name: {**one["rule"], "margin": 0.0} for name, one in kept.items()}
+
+
+def test_a_patch_alone_takes_the_masks_that_suit_the_rule(tmp_path: Path) -> None:
+    """As the command line does, under the names that it has; a whole defence brings its own."""
+    for rule, name, tiling in (
+        (None, "zoom", "zoom"),
+        ("zoom-detection", "zoom-detection", "zoom"),
+        (cm.JuryDetection(), "zoom-detection", "zoom"),
+        ("jury-recovery", "jury-recovery", "spread"),
+        ("patchcleanser", "patchcleanser", "spread"),
+    ):
+        shield = cm.Defence(by_colour, 4, rule, size=24, batch=8)
+        assert (shield.defence.name, shield.defence.cover.tiling) == (name, tiling)
+        assert (shield.defence.threat, shield.classifier.size) == (cm.Patch(4, 4), (24, 24))
+    assert cm.Defence(by_colour, (4, 3), size=24, batch=8).defence.cover == cm.zoom_cover(24, (4, 3))
+    tuned = MaskedDefence(cm.zoom_cover(24, 4, (2, 3)), cm.JuryRecovery(thresholds=0.7), "tuned")
+    save_defence(tmp_path / "tuned.json", tuned, {})
+    shield = cm.Defence(by_colour, cm.load_defence(tmp_path / "tuned.json"), batch=8)
+    assert shield.defence.describe() == tuned.describe()
+    assert shield.certify(IMAGES, [0, 1, 2, 0]).header["defences"]["tuned"]["cover"] == tuned.cover.describe()
+
+
+def test_masks_lie_on_the_tokens_of_a_network() -> None:
+    tokens = cm.Classifier(build_model("test_vit", 3, (96, 96)), 96, batch=2)
+    assert tokens.grid == 16
+    assert cm.Defence(tokens, 4).defence.cover.align == 1
+    tokens.grid = 2
+    assert cm.Defence(tokens, 4).defence.cover == cm.zoom_cover(96, 4, align=2)
 
 
 def test_aligned_pairs_without_grids_are_told_what_to_take() -> None:
@@ -221,6 +255,24 @@ def test_a_defence_is_kept_in_a_file(precision: str, images: Tensor, tmp_path: P
     assert again.classifier.class_names == tuple("abcde")
     assert torch.equal(again.classifier(images), own.classifier(images))
     assert again.certify(images, [0] * 12).certificates == own.certify(images, [0] * 12).certificates
+
+
+@pytest.mark.parametrize(
+    "cover",
+    [
+        cm.zoom_cover(24, 4, (2, (3, 2)), align=2),
+        cm.stacked_cover([HALVES, cm.patchcleanser_cover(24, 4, 3)]),
+        cm.patchcleanser_cover(24, 4, mask=8, align=4),
+    ],
+    ids=["zoom", "of one's own", "aligned"],
+)
+def test_levels_and_the_grid_of_masks_are_kept(cover: cm.Cover, images: Tensor, tmp_path: Path) -> None:
+    own = cm.Defence(tiny_network(), cover, cm.JuryRecovery(thresholds=0.2, pooled=True), batch=8, precision="fp32")
+    own.save(tmp_path / "shield.safetensors")
+    again = cm.Defence.load(tmp_path / "shield.safetensors", tiny_network())
+    assert again.defence.cover == cover
+    assert (again.defence.cover.levels, again.defence.cover.align) == (cover.levels, cover.align)
+    assert again.certify(images, [0] * 12).rows[0]["defences"] == own.certify(images, [0] * 12).rows[0]["defences"]
 
 
 def test_a_file_of_another_function_is_refused(tmp_path: Path) -> None:

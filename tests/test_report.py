@@ -35,13 +35,24 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from certmask.attacks.pictures import save_picture
-from certmask.certificate import Guarantee
-from certmask.covers import offset_cover, patchcleanser_cover, spread_cover
+from certmask.certificate import BASES, Guarantee
+from certmask.covers import offset_cover, patchcleanser_cover, spread_cover, zoom_cover
 from certmask.covers.costs import certificate_passes, cover_choice
 from certmask.data import load_dataset, pixel_digest, to_tensor
 from certmask.defences import MaskedDefence
 from certmask.errors import ResultsError
-from certmask.report.drawing import draw_cover, draw_curves, draw_votes, jury, middle, thumbnail, with_jury
+from certmask.report.drawing import (
+    RED,
+    draw_cover,
+    draw_curves,
+    jury,
+    middle,
+    paint_votes,
+    patches_in,
+    thumbnail,
+    with_frames,
+    with_jury,
+)
 from certmask.report.gallery import (
     CERTIFIED,
     FATES,
@@ -54,8 +65,10 @@ from certmask.report.gallery import (
 )
 from certmask.report.glossary import TERMS
 from certmask.report.plots import (
+    BLUE,
     PALETTE,
     STYLE,
+    dissent_figure,
     dissent_range,
     frontier,
     price_caption,
@@ -86,6 +99,7 @@ DEFENCES = [
     MaskedDefence(FOURFOLD, JuryRecovery("aligned", margin=0.01), "jury recovery"),
     MaskedDefence(patchcleanser_cover(SIZE, PATCH, 3), PatchCleanser(margin=0.01), "PatchCleanser"),
 ]
+ZOOMED = MaskedDefence(zoom_cover(SIZE, PATCH, (2, 3, 5)), JuryRecovery(margin=0.01), "jury recovery")
 KIND = {"recovery": "certified_recovery", "detection": "certified_detection", "published test": "published_test"}
 EVIL = "<script>alert(1)</script>\"'&|_%$#{}\\~^[x](y)`*"
 
@@ -220,6 +234,7 @@ def test_every_figure_is_recomputed_from_the_file(run: Path) -> None:
             check_share(record, name, counts.get(name))
         proofs = [o["certificate_passes"] for _, o in found if o["certified"]]
         assert record["passes_to_prove_if_proved"] == (str(sum(proofs) / len(proofs)) if proofs else "")
+        assert float(record["passes_to_prove_if_proved_median"] or -1) == (np.median(proofs) if proofs else -1)
         mean = sum(o["passes"] for _, o in found) / len(found)
         assert float(record["passes_to_answer"]) == pytest.approx(mean)
         assert float(record["estimated_milliseconds_to_answer"]) == pytest.approx(mean * 500 / 200)
@@ -665,6 +680,99 @@ def test_only_certified_photos_show_a_patch(photographed: Path) -> None:
         assert (why in card) == (kind != CERTIFIED)
 
 
+def zoomed(lines: Lines) -> Lines:
+    """The same file, with jury recovery on a cover of several levels, as rows say it now."""
+    lines[0]["defences"]["jury recovery"] = json.loads(json.dumps(ZOOMED.describe()))
+    for number, row in enumerate(lines[1:]):
+        said = row["defences"]["jury recovery"]
+        places = [[0, 4, 2, 5], [8, 9, 6, 11]][: 1 + number % 2]
+        lead = 0.5 if said["certified"] else -0.5
+        said["weakest"] = {"places": places, "lead": lead, "level": number % 3}
+        said["basis"] = "unanimous" if said["certified"] else ("unbeaten", "bare", "majority")[number % 3]
+    return lines
+
+
+def test_where_a_proof_is_weakest_is_framed(photographed: Path) -> None:
+    """In blue on certified photos, in red where it failed, with the level that settled it; others are as before."""
+    lines = zoomed([json.loads(line) for line in photographed.read_text(encoding="utf-8").splitlines()])
+    del lines[0]["defences"]["PatchCleanser"]  # which certifies more, and would be shown
+    (found,), _ = read_runs([saved(photographed, lines)])
+    album = read_album(read_report([photographed]), str(photographed.parent / "photos"), 30)
+    shown, seen = photo_exhibition(found, album, 30), Counter[tuple[bool, bool]]()
+    for (row, defence, kind), card in zip(picked(found, 30), shown.cards, strict=True):
+        weakest, photo = row["defences"][defence].get("weakest"), seen_photo(found, row, album)
+        seen[weakest is not None, kind == CERTIFIED] += 1
+        assert ("judged by masks of" in card) == (weakest is not None)
+        if weakest:
+            frames = [patches_in(place, PATCH.size) for place in weakest["places"]]
+            assert thumbnail(with_frames(photo, frames, BLUE if kind == CERTIFIED else RED)) in card
+            assert ("the proof is weakest at this" in card) == (kind == CERTIFIED)
+            assert f"level {weakest['level'] + 1} of 3" in card
+        assert ("the answer is" in card) == (weakest is not None and kind != CERTIFIED)
+    assert set(seen) == {(True, True), (True, False), (False, True), (False, False)}
+    assert "Frames show" in shown.words
+    assert "Certified photos" in shown.words
+
+
+@pytest.mark.parametrize("frames", [[(2, 3, 10, 12)], [(2, 3, 10, 12), (20, 18, 28, 30)]])
+def test_frames_leave_what_they_frame_alone(frames: list[tuple[int, int, int, int]]) -> None:
+    """Only borders are painted and, of a pair, the line between the middles."""
+    pixels = np.asarray(with_frames(Image.new("RGB", (32, 32), "white"), frames, BLUE)).astype(int)
+    scale, painted = len(pixels) / 32, np.asarray((pixels < 200).any(axis=2))
+    for left, top, right, bottom in frames:
+        ring = np.zeros_like(painted)
+        ring[int(top * scale) - 3 : int(bottom * scale) + 3, int(left * scale) - 3 : int(right * scale) + 3] = True
+        inside = painted[int(top * scale) + 3 : int(bottom * scale) - 3, int(left * scale) + 3 : int(right * scale) - 3]
+        assert inside.any() == (len(frames) > 1)
+        assert (painted & ring).sum() > 2 * scale * (right - left)
+    assert painted[: int(scale)].sum() == 0
+
+
+def test_a_frame_at_the_edge_is_whole() -> None:
+    pixels = np.asarray(with_frames(Image.new("RGB", (32, 32), "white"), [(0, 0, 32, 32)])).astype(int)
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert (edge == (208, 0, 0)).all()
+
+
+def test_dissent_on_several_levels_is_among_the_masks_that_were_asked(run: Path) -> None:
+    (found,), _ = read_runs([saved(run, zoomed(made_lines()))])
+    panels = dissent_figure(found, lines_of(Guarantee.RECOVERY, run)).axes
+    assert [axes.get_xlabel() for axes in panels] == ["dissenting masks of those asked", "dissenting masks of 9"]
+
+
+def test_what_answers_rest_on(run: Path) -> None:
+    """Shares counted by a plain loop, in a table of their own; files that do not know it have none."""
+    report(run, "--csv", cwd=run.parent)
+    assert "What answers rest on" not in page_of(run.parent).text
+    assert all(record["bare_answers"] == "" for record in csv.DictReader((run.parent / "page.csv").open()))
+    _, *rows = lines = zoomed(made_lines())
+    report(saved(run, lines), "--csv", "--markdown", "--latex", cwd=run.parent)
+    said = [row["defences"]["jury recovery"]["basis"] for row in rows]
+    for record in csv.DictReader((run.parent / "page.csv").open(encoding="utf-8")):
+        for basis in BASES:
+            known = record["defence"] == "jury recovery"
+            assert record[f"{basis}_answers_count"] == (str(said.count(basis)) if known else "")
+    table = page_of(run.parent).tables[1]
+    assert table[1] == list(BASES)
+    assert [row[0] for row in table[2:]] == ["jury recovery"]
+    assert [cell.split()[0] for cell in table[2][1:]] == [f"{100 * said.count(basis) / 30:.1f}" for basis in BASES]
+    for end in ("md", "tex"):
+        assert "What answers rest on" in (run.parent / f"page.{end}").read_text(encoding="utf-8")
+    check_latex((run.parent / "page.tex").read_text(encoding="utf-8"))
+
+
+def test_covers_of_several_levels_are_stars(run: Path) -> None:
+    """In both panels and in the legend; the caption says so."""
+    assert "Stars" not in price_caption(lines_of(Guarantee.RECOVERY, run))
+    lines = lines_of(Guarantee.RECOVERY, saved(run, zoomed(made_lines())))
+    assert [line.levels for line in lines] == [3, 0]
+    for axes in price_figure(lines, [line.defence for line in lines]).axes:
+        marks = [line.get_marker() for line in axes.lines if line.get_label() in ("jury recovery", "PatchCleanser")]
+        assert [mark == "*" for mark in marks] == [True, False]
+        assert sum(line.get_marker() == "*" for line in axes.lines) == 2
+    assert "Stars: covers of several levels" in price_caption(lines)
+
+
 def short_of(name: str, bare: int, **said: Any) -> str:
     """Why a defence of the invented run, which answers so, has no certificate for an image of class 1."""
     lines = made_lines()
@@ -678,6 +786,10 @@ def short_of(name: str, bare: int, **said: Any) -> str:
 @pytest.mark.parametrize(
     ("name", "bare", "said", "words"),
     [
+        ("jury recovery", 1, {"label": 2, "basis": "bare",
+                              "weakest": {"places": [[0, 1, 0, 1]] * 2, "lead": -0.125, "level": 0}},
+         "answers class 2 without any patch; the proof fails at this pair of places (lead −0.12); the answer is bare "
+         "(no place is unbeaten: the picture as it came); the undefended answer is right"),
         ("jury detection", 1, {"label": 1, "alert": True, "dissent": 3},
          "3 of 25 masks vote otherwise; the undefended answer is right"),
         ("jury detection", 2, {"label": 2, "dissent": 1},
@@ -726,7 +838,8 @@ def test_a_defence_without_masks_or_reasons() -> None:
 
 
 def test_the_words_of_a_page_are_explained(run: Path) -> None:
-    words = ("mask", "cover", "fold", "jury", "district", "dissent", "pairs, duels", "margin", "pass", "clean accuracy",
+    words = ("place", "level", "lead", "basis", "weakest",
+             "mask", "cover", "fold", "jury", "district", "dissent", "pairs, duels", "margin", "pass", "clean accuracy",
              "certified recovery", "certified detection", "certified accuracy", "published test", "alert",
              "false alerts")  # fmt: skip
     report(run, cwd=run.parent)
@@ -908,6 +1021,15 @@ OUTCOME = (2, "defences", "jury recovery")
         (at(*OUTCOME, value=None), "'jury recovery'"),
         (at(*OUTCOME, "certified", value=None), "'certified'"),
         (at(*OUTCOME, "alert", value=0), "'alert'"),
+        (at(*OUTCOME, "basis", value="luck"), "expected basis to be unanimous, unbeaten, bare or majority"),
+        (at(*OUTCOME, "basis", value=["bare"]), "got ['bare']"),
+        (at(*OUTCOME, value={"label": 1, "alert": False, "certified": True, "dissent": 0, "passes": 1,
+                             "certificate_passes": 1, "basis": "bare"}), "rest on its places, got a bare one"),
+        (at(*OUTCOME, "weakest", value=7), "named fields in the weakest place"),
+        (at(*OUTCOME, "weakest", value={"places": [], "lead": 0.1, "level": 0}), "one or two boxes and a lead"),
+        (at(*OUTCOME, "weakest", value={"places": [[1, 2, 3]], "lead": 0.1, "level": 0}), "one or two boxes"),
+        (at(*OUTCOME, "weakest", value={"places": [[0, 1, 0, 1]], "lead": "?", "level": 0}), "boxes and a lead"),
+        (at(*OUTCOME, "weakest", value={"places": [[0, 1, 0, 1]], "lead": 0.1, "level": -1}), "'level'"),
         (at(*OUTCOME, value={"label": 5, "alert": False, "certified": True, "dissent": 0, "passes": 1,
                              "certificate_passes": 1}), "answered as promised"),
         (at(*OUTCOME, value={"label": 1, "alert": True, "certified": True, "dissent": 0, "passes": 1,
@@ -1106,8 +1228,8 @@ def test_a_cover_that_is_the_only_one_of_its_fold_is_drawn(tmp_path: Path) -> No
 def test_all_pictures_have_one_palette(monkeypatch: pytest.MonkeyPatch) -> None:
     """Votes, juries and learning curves are drawn in the colours of the plots."""
     votes = [(number % 3, 1.0) for number in range(len(FOURFOLD))]
-    photo = Image.new("RGB", (SIZE, SIZE))
-    _, right = figure_of(monkeypatch, draw_votes, photo, FOURFOLD, votes, "abc", "title").axes
+    right = Figure().subplots()
+    paint_votes(right, Image.new("RGB", (SIZE, SIZE)), FOURFOLD, votes, dict(enumerate(PALETTE)))
     left, _ = figure_of(monkeypatch, draw_cover, FOURFOLD, []).axes
     both = figure_of(monkeypatch, draw_curves, [{"epoch": 1, "loss": 1, "validation_accuracy": 1}], "title").axes
     faces = {tuple(patch.get_facecolor()[:3]) for axes in (left, right) for patch in axes.patches}

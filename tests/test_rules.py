@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import partial
 from itertools import combinations, product
@@ -30,6 +30,7 @@ from game import (
 from hypothesis import given
 from hypothesis import strategies as st
 from looking import singles_of
+from tables import CLASSES, as_votes, by_reference, random_table, votes_under
 from torch import Tensor
 
 from certmask.certificate import Decision, Guarantee
@@ -41,6 +42,7 @@ from certmask.covers import (
     patchcleanser_cover,
     replicated_cover,
     spread_cover,
+    zoom_cover,
 )
 from certmask.errors import CertmaskError, CoverError, VoteError
 from certmask.geometry import IntArray, Mask
@@ -60,15 +62,16 @@ from certmask.rules import (
     Rule,
     Undefended,
 )
+from certmask.rules.levels import Levels, jury_levels
 from certmask.rules.rule import Asking, majority
 from certmask.rules.tournament import tournament
-from certmask.rules.verdicts import all_won, least_leads, verdicts
+from certmask.rules.verdicts import Pools, least_leads, settled, told
 from certmask.threat import Patch
 from certmask.votes import Heads, Votes, VoteStore, head_of
+from certmask.votes import as_votes as voted
 
 torch.set_num_threads(1)
 
-CLASSES = 4
 ONE = Patch(1, 1)
 COVERS = [
     custom_cover((1, 3), Patch(1, 2), [Mask(0, 0, 1, 3)]),
@@ -87,72 +90,6 @@ LOOSE = [offset_cover((4, 4), ONE, 3, (1, 2)), custom_cover((1, 4), ONE, [Mask(0
 # ------------------------------------------------------------------------------------- against the reference
 
 
-def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> dict[tuple[int, int], list[float]]:
-    """Outputs that mostly favour the label or do not, as 64ths that add up to 1 (exact sums, many ties) or smooth."""
-    table = {}
-    passes = [(NONE, NONE), *((i, j) for j in range(len(cover)) for i in range(j + 1))]
-    dissent, firmness = rng.choice([0.0, 0.02, 0.1, 1.0]), rng.choice([0, 20, 44])
-    for one in passes:
-        favourite = rng.randrange(CLASSES) if rng.random() < dissent else label
-        if smooth:
-            weights = [rng.random() ** 3 + (firmness / 20 if c == favourite else 0) for c in range(CLASSES)]
-            row = torch.tensor(weights).div(sum(weights)).tolist()
-        else:
-            parts = Counter(rng.choices(range(CLASSES), k=(64 - firmness) // 4))
-            row = [(4 * parts[c] + (firmness if c == favourite else 0)) / 64 for c in range(CLASSES)]
-        table[one] = row
-    return table
-
-
-def as_votes(cover: Cover, table: dict[tuple[int, int], list[float]]) -> Votes:
-    """The same table as the library holds it."""
-    return votes_under(cover, list(table), torch.tensor(list(table.values())))
-
-
-def votes_under(cover: Cover, sets: Sequence[Sequence[int]], outputs: Tensor) -> Votes:
-    """One picture's votes under these sets of masks and no others."""
-    ballot = Ballot(cover)
-    store = VoteStore(1, ballot.passes, outputs.shape[1])
-    passes = ballot.numbers(np.array(sets, dtype=np.int64))
-    store.add(Ask(np.zeros_like(passes), passes), outputs)
-    return Votes(ballot, store)
-
-
-def by_reference(
-    rule: Rule, cover: Cover, table: dict[tuple[int, int], list[float]], label: int
-) -> tuple[reference.Decision, bool]:
-    """Decision and certificate in plain Python."""
-    juries = [cover.districts.jury(d) for d in range(len(cover.districts))]
-    n, margin = len(cover), rule.margin
-    if isinstance(rule, JuryDetection):
-        aggregate = reference.AGGREGATES[rule.aggregate.name]
-        return (
-            reference.jury_detection(juries, table, aggregate),
-            reference.jury_detection_certifies(juries, table, aggregate, label, margin),
-        )
-    if isinstance(rule, JuryRecovery):
-        aggregate, grids = reference.AGGREGATES[rule.aggregate.name], cover.grids if rule.pairs == "aligned" else None
-        return (
-            reference.jury_recovery(juries, table, aggregate, grids),
-            reference.jury_recovery_certifies(juries, table, aggregate, grids, label, margin),
-        )
-    if isinstance(rule, MinorityReports):
-        return (
-            reference.minority_reports(n, table, cover.copies, rule.threshold),
-            reference.minority_reports_certifies(juries, table, rule.threshold, label, margin),
-        )
-    if isinstance(rule, PatchCleanser):
-        return (
-            reference.patchcleanser(n, table, rule.challenger),
-            reference.two_mask_correct(n, table, label, margin),
-        )
-    if isinstance(rule, Published):
-        decision = reference.published(n, table, cover.copies, cover.k)
-        return decision, reference.published_test(n, table, label, margin)
-    assert isinstance(rule, Undefended)
-    return reference.undefended(table), False
-
-
 def named(make: Callable[..., Rule], **options: Any) -> list[Rule]:
     """The rule without and with a margin (one that no lead of these tables equals)."""
     return [make(**options), make(**options, margin=0.1)]
@@ -168,8 +105,10 @@ RULES_AND_MARGINS: list[Rule] = [
         for p in ("all", "aligned")
         for rule in named(JuryRecovery, aggregate=a(), pairs=p)
     ),
+    *named(JuryRecovery, last_resort="majority"),
     *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(MinorityReports, threshold=threshold)),
     *(rule for challenger in (False, True) for rule in named(PatchCleanser, challenger=challenger)),
+    *named(PatchCleanser, last_resort="bare"),
 ]
 
 
@@ -185,7 +124,8 @@ def test_rules_agree_with_the_reference(rule: Rule) -> None:
         table = random_table(cover, label, smooth, rng)
         votes = as_votes(cover, table)
         decision, proved = rule.decide(votes), rule.certify(votes, label).holds
-        assert ((decision.label, decision.alert), proved) == by_reference(rule, cover, table, label), (cover, table)
+        found = reference.Recovered((decision.label, decision.alert), decision.basis)
+        assert (found, proved) == by_reference(rule, cover, table, label), (cover, table)
         outcomes[decision.label == label and not decision.alert, proved] += 1
     assert outcomes[False, False] > 20, "some tables were answered wrongly or with an alert"
     if rule.guarantee is not Guarantee.NONE:
@@ -236,17 +176,28 @@ def test_a_pool_is_judged_alone(aggregate: Aggregate) -> None:
 @given(data=st.data())
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
 def test_first_classes_never_promise_a_win_that_is_none(aggregate: Aggregate, data: st.DataObject) -> None:
-    """Where the bound from first classes is positive, the class wins by more than the margin; the rest is open."""
+    """A positive bound from first classes is at most the lead, and the class wins by more than the margin."""
     seed, sharp = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.sampled_from([0.5, 3.0, 20.0]))
     margin = data.draw(st.sampled_from([0.0, 0.01, 0.2]))
     generator = torch.Generator().manual_seed(seed)
-    outputs = torch.softmax(sharp * torch.randn(12, 4, generator=generator), dim=1)
+    outputs = voted(torch.softmax(sharp * torch.randn(12, 4, generator=generator), dim=1))
     pools = torch.randint(-1, 12, (40, 5), generator=generator)
     pools[:, 0] = pools[:, 0].clamp(min=0)
-    heads = Heads(*(column.numpy()[pools][None] for column in head_of(outputs).T))
+    labels, confidence, lead = head_of(outputs).double().numpy().T[:, pools]
+    heads = Heads(labels.astype(np.int64), confidence, lead)
     for label in range(4):
-        sure = aggregate.least(heads, pools.numpy()[None], np.array([label]), margin)[0] > 0
-        assert aggregate.wins(outputs, pools, torch.full((40,), label), margin).numpy()[sure].all()
+        weights = aggregate.weights(heads, np.full((40, 1), label), margin)
+        least = np.where(pools.numpy() < 0, 0.0, weights).sum(axis=1)
+        found = aggregate.judged(outputs, pools, margin)
+        assert aggregate.wins(outputs, pools, torch.full((40,), label), margin).numpy()[least > 0].all()
+        assert (found.low.numpy()[least > 0] >= least[least > 0]).all()
+
+
+def districts_of(votes: Votes) -> Pools:
+    """The passes of every district's jury."""
+    levels = Levels(votes.ballot, jury_levels(votes.cover, "all"), votes.cover.boxes)
+    passes = levels.claim_pools(np.arange(levels.places), 0)
+    return Pools(np.zeros(len(passes), dtype=np.int64), passes)
 
 
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
@@ -258,14 +209,22 @@ def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
         logits = torch.randn(len(cover), 5, generator=generator)
         logits[:, 2] += favour
         votes = Votes.from_table(cover, logits.softmax(dim=1))
-        pools = votes.ballot.juries[None]
-        rows = torch.from_numpy(votes.rows(pools))[0]
-        assert verdicts(aggregate, votes, pools)[0].tolist() == aggregate.labels(votes.outputs, rows).tolist()
+        pools = districts_of(votes)
+        exact = aggregate.judged(votes.outputs, torch.from_numpy(votes.rows(pools.passes, pools.pictures)))
+        for bar in (-np.inf, 0.0, 0.2, 0.9):
+            labels, clear = settled(aggregate, votes, pools, bar)
+            assert labels.tolist() == exact.labels.tolist()
+            assert clear.tolist() == (exact.low.numpy() > bar * pools.sizes).tolist()
         for label, margin in product(range(5), (0.0, 0.05)):
-            won = aggregate.wins(votes.outputs, rows, torch.full((len(rows),), label), margin)
-            assert all_won(aggregate, votes, pools, np.array([label]), margin) == bool(won.all())
-            sure = least_leads(aggregate, votes, pools, np.array([label]), margin)[0] > 0
-            short, long = short + int(sure.sum()), long + int((won.numpy() & ~sure).sum())
+            rows = torch.from_numpy(votes.rows(pools.passes, pools.pictures))
+            won = aggregate.wins(votes.outputs, rows, torch.full((len(rows),), label), margin).numpy()
+            labels = np.full(len(rows), label)
+            said = told(aggregate, votes, pools, labels, margin)
+            assert (said.wrong == ~won).all()
+            assert (said.leads[won] > 0).all()
+            assert (said.leads[~won] <= 0).all()
+            sure = least_leads(aggregate, votes, pools, labels, margin) > 0
+            short, long = short + int(sure.sum()), long + int((won & ~sure).sum())
     assert short > 50
     assert long > 50
 
@@ -276,16 +235,18 @@ def test_missing_votes_are_noticed_among_many() -> None:
     for absent in (0, len(cover) // 2, len(cover) - 1):
         there = [mask for mask in range(len(cover)) if mask != absent]
         votes = votes_under(cover, [(mask,) for mask in there], outputs.expand(len(there), -1))
-        assert votes.ballot.juries.size > len(votes.ballot.passes) + 1
+        pools = districts_of(votes)
+        assert pools.passes.size > len(votes.ballot.passes) + 1
         with pytest.raises(VoteError, match="expected every vote that the rule needs"):
-            least_leads(MeanProbability(), votes, votes.ballot.juries[None], np.array([0]), 0.0)
+            least_leads(MeanProbability(), votes, pools, np.zeros(len(pools.passes), dtype=np.int64), 0.0)
 
 
 def test_no_win_is_promised_on_votes_that_are_no_numbers() -> None:
     cover = minimal_cover(8, Patch(2, 2), 8)
     votes = votes_under(cover, singles_of(cover).tolist(), torch.full((len(cover), 3), torch.nan))
+    pools = districts_of(votes)
     for aggregate in AGGREGATES.values():
-        assert not all_won(aggregate(), votes, votes.ballot.juries[None], np.array([0]), 0.0)
+        assert told(aggregate(), votes, pools, np.zeros(len(pools.passes), dtype=np.int64), 0.0).wrong.all()
 
 
 @pytest.mark.parametrize("aggregate", [a() for a in AGGREGATES.values()], ids=lambda a: a.name)
@@ -470,8 +431,9 @@ def test_aligned_pools_stay_within_a_grid(cover: Cover) -> None:
     """Each pool holds exactly the passes with one mask of either jury, both of one grid; every grid takes part."""
     pairs = np.array(list(combinations(range(len(cover.districts)), 2)), dtype=np.int64)
     ballot = Ballot(cover)
-    pools = JuryRecovery("aligned").pair_pools(ballot, pairs)
-    everything = JuryRecovery("all").pair_pools(ballot, pairs)
+    pools, everything = (
+        Levels(ballot, jury_levels(cover, kind), cover.boxes).pair_pools(pairs, 0) for kind in ("aligned", "all")
+    )
 
     def named(pool: IntArray) -> Counter[tuple[int, int]]:
         return Counter(pass_name(masks) for masks in ballot.passes.sets(pool[pool != NONE]).tolist())
@@ -543,6 +505,16 @@ ALL_RIGHT = Votes.from_table(PLAIN, HARD[[1, 1, 1]], HARD[[1]].expand(3, 3, 3))
         lambda: MinorityReports(1.0),
         lambda: MinorityReports(float("nan")),
         lambda: JuryRecovery("diagonal"),
+        lambda: JuryRecovery(thresholds=-0.1),
+        lambda: JuryRecovery(thresholds=(0.5, float("nan"))),
+        lambda: JuryDetection(thresholds=float("inf")),
+        lambda: JuryDetection(thresholds=True),
+        lambda: JuryDetection(pooled=1),  # type: ignore[arg-type]
+        lambda: JuryRecovery(last_resort="chance"),
+        lambda: PatchCleanser(last_resort="chance"),
+        lambda: JuryRecovery(claim_thresholds=-0.1),
+        lambda: JuryRecovery(thresholds=(0.5,)).check(zoom_cover(12, 2, (2, 3, 4))),
+        lambda: JuryRecovery(claim_thresholds=(0.5,)).check(zoom_cover(12, 2, (2, 3, 4))),
         lambda: PatchCleanser(challenger=1),  # type: ignore[arg-type]
         lambda: JuryDetection().certify(ALL_RIGHT, 3),
         lambda: JuryRecovery().certify(ALL_RIGHT, -1),
@@ -664,6 +636,10 @@ def test_a_certificate_carries_all_it_rests_on() -> None:
         "margin": 0.125,
         "pairs": "aligned",
         "aggregate": "label majority",
+        "thresholds": [0.9, 0.3, 0.2],
+        "claim_thresholds": [0.9, 0.1, 0.0],
+        "pooled": False,
+        "last_resort": "bare",
     }
     assert written["cover"] == cover.describe()
     assert (written["cover"]["patch"], written["cover"]["image"]) == ([2, 3], [6, 7])

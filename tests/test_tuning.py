@@ -66,7 +66,7 @@ def test_settings_are_few_and_named_by_what_they_are() -> None:
 
 
 def test_the_cheapest_within_a_standard_error_of_the_best_is_taken() -> None:
-    """With 100 photos and 50 % certified the standard error is 5 points: 46 for half the passes is as good, 44 is not."""
+    """The standard error of 50 among 100 is 5: 46 for half the passes is as good, 44 is not."""
     run = invented({NAMES[0]: photos(50, 600), NAMES[1]: photos(46, 300), NAMES[2]: photos(44, 20)})
     assert chosen(run, None).taken.defence == NAMES[1]
     assert chosen(run, 100).taken.defence == NAMES[2]

@@ -25,17 +25,17 @@ class BareGate(JuryRecovery):
 
     def _verdicts(
         self, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
-    ) -> Asking[IntArray]:
+    ) -> Asking[tuple[IntArray, IntArray]]:
         bare = votes.ballot.bare[None]
         yield votes.ask(bare, np.unique(pictures))
         sure = votes.heads(bare, pictures).lead[:, 0] > SURE
-        verdicts = np.empty(len(things), dtype=np.int64)
+        verdicts, levels = np.empty(len(things), dtype=np.int64), np.where(sure, len(bars), 0)
         for level, some in ((len(bars), sure), (0, ~sure)):
             if some.any():
                 pools = Pools(pictures[some], pools_of(things[some], level))
                 yield votes.ask(pools.passes, pools.pictures)
                 verdicts[some], _ = settled(self.aggregate, votes, pools)
-        return verdicts
+        return verdicts, levels
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         opponents = self.levels(votes).opponents

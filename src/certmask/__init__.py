@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from certmask.covers import patchcleanser_cover as patchcleanser_cover
     from certmask.covers import replicated_cover as replicated_cover
     from certmask.covers import spread_cover as spread_cover
+    from certmask.covers import stacked_cover as stacked_cover
+    from certmask.covers import zoom_cover as zoom_cover
     from certmask.data import load_dataset as load_dataset
     from certmask.defences import Explanation as Explanation
     from certmask.defences import MaskedDefence as MaskedDefence
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from certmask.rules import Undefended as Undefended
     from certmask.threat import Patch as Patch
     from certmask.threat import Threat as Threat
+    from certmask.tuning import load_defence as load_defence
     from certmask.votes import Votes as Votes
     from certmask.zoo import load_classifier as load_classifier
     from certmask.zoo.timm_import import import_timm as import_timm
@@ -86,6 +89,8 @@ _ROOMS = {
         "patchcleanser_cover",
         "replicated_cover",
         "spread_cover",
+        "stacked_cover",
+        "zoom_cover",
     ],
     "data": ["load_dataset"],
     "defences": ["Explanation", "MaskedDefence"],
@@ -108,6 +113,7 @@ _ROOMS = {
         "Undefended",
     ],
     "threat": ["Patch", "Threat"],
+    "tuning": ["load_defence"],
     "votes": ["Votes"],
     "zoo": ["load_classifier"],
     "zoo.timm_import": ["import_timm"],

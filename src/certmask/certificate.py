@@ -83,6 +83,21 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
+class Place:
+    """One place where a patch may be: what is claimed by the votes that hide it there.
+
+    ``box`` has the patch's top left corners (a district's first one), ``masks`` are those whose votes settled the
+    ``claim``, at ``level``, counted from 0; ``lead`` is by how much the claim leads, on average over these votes.
+    """
+
+    box: Box
+    masks: tuple[int, ...]
+    claim: int
+    lead: float
+    level: int = 0
+
+
+@dataclass(frozen=True)
 class Weakest:
     """Where a proof is weakest, or failed: one place or a pair of them, and by how much its label leads there.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutation.fault import ONE_FACT, PARTITION, PIXELS, Fault
+from mutation.fault import CELLS, ONE_FACT, PARTITION, PIXELS, Fault
 
 GEOMETRY = [
     Fault(
@@ -60,5 +60,21 @@ GEOMETRY = [
         "np.isin(self.districts.juries, grid).any(axis=1).all() for grid in self.grids",
         "np.isin(self.districts.juries, grid).any() for grid in self.grids",
         ("test_faults.py::test_a_grid_is_complete_or_refused",),
+    ),
+    Fault(
+        "a neighbour's mask",
+        "a cell is judged by the mask of the cell beside it",
+        "geometry/cells.py",
+        "[by_runs[g][rows[g][row[g]], columns[g][column[g]]] for g in range(len(grids))]",
+        "[by_runs[g][rows[g][row[g]], columns[g][max(column[g] - 1, 0)]] for g in range(len(grids))]",
+        (CELLS,),
+    ),
+    Fault(
+        "a cell too long",
+        "a cell ends where the last of its masks does, and not the first",
+        "geometry/cells.py",
+        "end = min(own[run] for own, run in zip(ends, band, strict=True))",
+        "end = max(own[run] for own, run in zip(ends, band, strict=True))",
+        (CELLS,),
     ),
 ]

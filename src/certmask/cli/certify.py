@@ -9,18 +9,25 @@ import typer
 
 from certmask.cli.options import (
     AggregateOption,
+    AlignOption,
     BackendOption,
     BatchOption,
+    ClaimThresholdsOption,
+    DefenceOption,
     DeviceOption,
     FoldOption,
+    LastResortOption,
+    LevelsOption,
     MarginOption,
     MaskOption,
     ModelOption,
     PairsOption,
     PatchOption,
+    PooledOption,
     PrecisionOption,
     RuleOption,
     ThresholdOption,
+    ThresholdsOption,
     TilingOption,
     ViewsOption,
     WeightsOption,
@@ -37,10 +44,17 @@ def certify(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
-    mask: MaskOption = None,
-    tiling: TilingOption = "spread",
-    fold: FoldOption = None,
     rule: RuleOption = None,
+    defence: DefenceOption = None,
+    levels: LevelsOption = None,
+    thresholds: ThresholdsOption = None,
+    claim_thresholds: ClaimThresholdsOption = None,
+    pooled: PooledOption = False,
+    last_resort: LastResortOption = None,
+    align: AlignOption = None,
+    tiling: TilingOption = None,
+    mask: MaskOption = None,
+    fold: FoldOption = None,
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
@@ -73,9 +87,11 @@ def certify(
     from certmask.results.columns import figures
     from certmask.results.run import read_run
 
-    rules = rule or ["undefended", "jury-recovery"]
-    choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    choices = choices.on(device, precision, batch, backend, views)
+    rules = rule or (["undefended", "zoom"] if defence is None else ["undefended"])
+    choices = Choices(
+        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
+        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+    )  # fmt: skip
     choices.check()
     check_continued(out)
     if votes is not None:
@@ -87,16 +103,17 @@ def certify(
         for line in bad:
             err.print(f"skipped: {line}", markup=False, soft_wrap=True)
     with waiting("loading the model and measuring the margin"):
-        classifier, covers, fixed = choices.classifier(), choices.covers(), choices.fixed_margin()
+        classifier, fixed = choices.classifier(), choices.fixed_margin()
+        covers = choices.covers(classifier.grid)
         engine = Engine(classifier, covers)
         before, done = recorded(out)
         lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
     defences = choices.defences(covers, lead)
     seen = f", mean of {' and '.join(classifier.views)}" if classifier.cost > 1 else ""
     screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}{seen}; {counted(len(dataset))}")
-    for defence in defences:
-        if defence.guarantee is not Guarantee.NONE:
-            screen.print(f"  {defence.name}: {defence.cover}")
+    for one in defences:
+        if one.guarantee is not Guarantee.NONE:
+            screen.print(f"  {one.name}: {one.cover}")
     if done:
         screen.print(f"{out} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
@@ -106,10 +123,10 @@ def certify(
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     found = read_run(out)
     screen.print(figures_table(figures(found), f"{counted(len(found.rows))}, {classifier.name}"))
-    for defence in defences:
-        screen.print(f"  {defence.name}: {defence.guarantee.sentence}")
+    for one in defences:
+        screen.print(f"  {one.name}: {one.guarantee.sentence}")
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
-    told = ", ".join(f"{own:.3g}" for own in sorted({defence.rule.margin for defence in defences if defence.covers}))
+    told = ", ".join(f"{own:.3g}" for own in sorted({one.rule.margin for one in defences if one.covers}))
     screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)
     _tell_silence(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,15 +15,23 @@ from certmask.backends import PRECISIONS, backend_named, default_backend
 from certmask.backends.devices import present_device
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
-from certmask.cli.sizes import check_mask, make_patch, optional_size
+from certmask.cli.sizes import (
+    check_levels,
+    check_mask,
+    make_patch,
+    optional_levels,
+    optional_size,
+    parse_thresholds,
+)
 from certmask.cli.usage import asked_rightly
 from certmask.covers import Cover, default_cover
-from certmask.covers.default import suited_cover
+from certmask.covers.default import Wishes, suited_cover
 from certmask.data import Dataset, load_dataset
 from certmask.defences import MaskedDefence
+from certmask.deployed.tokens import on_tokens
 from certmask.errors import UsageError, any_of
 from certmask.rules import MinorityReports, Rule
-from certmask.rules.registry import aggregate_named, listed
+from certmask.rules.registry import DEFAULT_PAIRS, aggregate_named, listed
 from certmask.threat import Size
 from certmask.views import checked_views
 from certmask.votes import UNIT, Margin
@@ -32,35 +40,49 @@ from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliase
 COPIES = 8
 """So many times the pictures of a batch, at least, lie in memory while a network looks at them."""
 
+OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
+"""Options that only rules of several levels take."""
+
 
 @dataclass(frozen=True)
 class Choices:
-    """Options of ``predict`` and ``certify``."""
+    """Options of ``predict`` and ``certify``; what is None is chosen, or left as the rule has it."""
 
     model: str
-    weights: Path | None
-    patch: str | None
-    mask: str | None
-    tiling: str
-    fold: str | None
-    rules: Sequence[str]
-    pairs: str
-    aggregate: str
-    threshold: float
-    margin: str
+    weights: Path | None = None
+    rules: Sequence[str] = ()
+    defence: Path | None = None
+    patch: str | None = None
+    mask: str | None = None
+    tiling: str | None = None
+    fold: str | None = None
+    levels: str | None = None
+    align: int | None = None
+    thresholds: str | None = None
+    claim_thresholds: str | None = None
+    pooled: bool = False
+    last_resort: str | None = None
+    pairs: str = DEFAULT_PAIRS
+    aggregate: str = "mean-probability"
+    threshold: float = 0.5
+    margin: str = "auto"
     device: str = "auto"
     precision: str = "auto"
     batch: int | None = None
     backend: str = "torch"
     views: str = "plain"
 
-    def on(self, device: str, precision: str, batch: int | None, backend: str, views: str) -> Choices:
-        return replace(self, device=device, precision=precision, batch=batch, backend=backend, views=views)
-
     @cached_property
     def card(self) -> Card:
         """The model's classes and preprocessing, known before its weights are read."""
         return card_of(self.model)
+
+    @cached_property
+    def tuned(self) -> MaskedDefence | None:
+        """The defence that a file describes."""
+        from certmask.tuning import load_defence
+
+        return None if self.defence is None else load_defence(self.defence)
 
     def check(self) -> None:
         """An error for an option that can be judged without the model's weights."""
@@ -72,15 +94,43 @@ class Choices:
         margin = self.fixed_margin() or Margin()
         with asked_rightly():
             rules = [self._rule(name, margin) for name in self.rules]
-        for rule in rules:
-            check_margin(rule)
+        self._check_company(rules)
         device = pick_device(self.device)
         check_engine_room(pick_backend(self.backend, device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
         pick_views(self.views)
         covers = self.covers()
         with asked_rightly():
-            self.defences(covers, margin)
+            defences = self.defences(covers, margin)
+        for defence in defences:
+            check_margin(defence.rule)
+
+    def _check_company(self, rules: Sequence[Rule]) -> None:
+        """An error for options that no rule takes, or that exclude one another."""
+        single = [name for name in ("mask", "fold", "tiling") if getattr(self, name) is not None]
+        several = [name for name in OF_LEVELS if getattr(self, name)]
+        masked = [name for name in self.rules if name != "undefended"]
+        if self.tiling == "zoom" and single != ["tiling"]:
+            raise UsageError(f"expected --levels with the tiling zoom, got --{single[0]}")
+        if single and masked and all(listed(name).suits == "zoom" for name in masked):
+            raise UsageError(f"expected --levels for {masked[0]}, whose masks are of several sizes, got --{single[0]}")
+        if several and not any(map(self._zooms, masked)):
+            option = several[0].replace("_", "-")
+            raise UsageError(f"expected --{option} beside a rule of several levels, such as zoom, got none")
+        if self.last_resort is not None and not any(hasattr(rule, "last_resort") for rule in rules):
+            raise UsageError("expected --last-resort beside a rule that may need one, such as zoom, got none")
+        if self.tuned is not None:
+            self._check_tuned(self.tuned)
+
+    def _check_tuned(self, tuned: MaskedDefence) -> None:
+        """An error if the defence of a file is for another input or patch, or has the name of a rule."""
+        if tuned.image != self.card.size:
+            sizes = [f"{height}×{width}" for height, width in (self.card.size, tuned.image)]
+            raise UsageError(f"expected a defence of {sizes[0]} inputs as {self.model} takes, got one of {sizes[1]}")
+        if self.patch is not None and make_patch(self.patch, tuned.image) != tuned.threat:
+            raise UsageError(f"expected no other patch than that of the defence, {tuned.threat}, got {self.patch}")
+        if tuned.name in self.rules:
+            raise UsageError(f"expected each name once, got {tuned.name} as a rule and in {self.defence}")
 
     def classifier(self) -> Classifier:
         self.check()
@@ -95,34 +145,53 @@ class Choices:
             views=pick_views(self.views),
         )
 
-    def covers(self) -> list[Cover]:
-        """One cover per chosen rule."""
-        image, patch = self.card.size, make_patch(self.patch, self.card.size)
-        asked = self.tiling, optional_size(self.mask, "mask"), optional_size(self.fold, "fold")
-        if asked[1] is not None:
-            check_mask(asked[1], image)
-        covers = []
+    def covers(self, grid: int = 1) -> list[Cover]:
+        """One cover per chosen rule, and that of the file; masks of levels lie on tokens of side ``grid``."""
         with asked_rightly():
-            for rule in self.rules:
-                bare = rule == "undefended"
-                cover = (
-                    default_cover(image, patch) if bare else suited_cover(image, patch, *asked, many=listed(rule).many)
-                )
-                if not bare:
-                    check_mask(cover.mask, image)
-                covers.append(cover)
-        return covers
+            covers = [self._cover(rule, grid) for rule in self.rules]
+        return covers if self.tuned is None else [*covers, self.tuned.cover]
+
+    def _cover(self, rule: str, grid: int) -> Cover:
+        image = self.card.size
+        patch = make_patch(self.patch, image) if self.tuned is None else self.tuned.cover.patch
+        if rule == "undefended":
+            return default_cover(image, patch)
+        if self._zooms(rule):
+            wishes = Wishes("zoom", levels=optional_levels(self.levels), align=self.align)
+            cover = suited_cover(image, patch, on_tokens(image, patch, wishes, grid))
+            check_levels(cover)
+            return cover
+        mask = optional_size(self.mask, "mask")
+        if mask is not None:
+            check_mask(mask, image)
+        wishes = Wishes(self.tiling, mask, optional_size(self.fold, "fold"))
+        cover = suited_cover(image, patch, wishes, listed(rule).suits)
+        check_mask(cover.mask, image)
+        return cover
+
+    def _zooms(self, rule: str) -> bool:
+        """Whether a rule looks through masks of several levels."""
+        return listed(rule).suits == "zoom" or self.tiling == "zoom"
 
     def defences(self, covers: Sequence[Cover], margin: Margin) -> list[MaskedDefence]:
-        """One defence per chosen rule, named after the rule."""
-        named = zip(self.rules, covers, strict=True)
-        return [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
+        """One defence per chosen rule, named after the rule, and that of the file."""
+        from certmask.tuning import load_defence
+
+        named = zip(self.rules, covers, strict=False)
+        made = [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
+        return made if self.defence is None else [*made, load_defence(self.defence, margin)]
 
     def _rule(self, name: str, margin: Margin) -> Rule:
         row = listed(name)
         sure = None if row.rule.guarantee is Guarantee.NONE else margin
-        aggregate = aggregate_named(self.aggregate)
-        return row.made(sure, pairs=self.pairs, aggregate=aggregate, threshold=self.threshold)
+        wishes = {"pairs": self.pairs, "aggregate": aggregate_named(self.aggregate), "threshold": self.threshold}
+        if self.last_resort is not None:
+            wishes["last_resort"] = self.last_resort
+        if self._zooms(name):
+            bars = {"thresholds": self.thresholds, "claim_thresholds": self.claim_thresholds}
+            wishes |= {key: parse_thresholds(told) for key, told in bars.items() if told is not None}
+            wishes["pooled"] = self.pooled
+        return row.made(sure, **wishes)
 
     def fixed_margin(self) -> Margin | None:
         """The margin as a number in each rule's own unit, or None where it is to be measured."""

@@ -29,19 +29,49 @@ PatchOption = Annotated[
 ]
 MaskOption = Annotated[
     str | None,
-    typer.Option("--mask", help="Mask size; default: a grid of 4x4 such masks covers every place (6x6 with fold 1x1)."),
+    typer.Option("--mask", help="Mask size for rules of one cover; default: 4x4 such masks cover every place, or 6x6."),
 ]
 TilingOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--tiling",
-        help="minimal, spread, replicated, offset or patchcleanser.",
-        autocompletion=_offered("minimal", "spread", "replicated", "offset", "patchcleanser"),
+        help="zoom (the default of zoom rules), or spread (of others), minimal, replicated, offset, patchcleanser.",
+        autocompletion=_offered("zoom", "spread", "minimal", "replicated", "offset", "patchcleanser"),
     ),
 ]
 FoldOption = Annotated[
     str | None,
     typer.Option("--fold", help="Masks over each place, per axis; default: 2x2 for jury-recovery on spread, else 1x1."),
+]
+LevelsOption = Annotated[
+    str | None,
+    typer.Option("--levels", help="Masks per axis of zoom's levels, e.g. 2,3,6,12; 6:2 is 6 per axis, 2x2 times."),
+]
+AlignOption = Annotated[
+    int | None,
+    typer.Option("--align", min=1, help="Grid that zoom's masks lie on; default: the model's tokens, else a 56th."),
+]
+ThresholdsOption = Annotated[
+    str | None,
+    typer.Option("--thresholds", help="Lead that settles a level of zoom: 0.5, or one for each level but the last."),
+]
+ClaimThresholdsOption = Annotated[
+    str | None,
+    typer.Option("--claim-thresholds", help="The same for single places; --thresholds is then for pairs of them."),
+]
+PooledOption = Annotated[
+    bool, typer.Option("--pooled", help="Finer votes of zoom are pooled with coarser ones instead of replacing them.")
+]
+LastResortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--last-resort",
+        help="What answers where no place is unbeaten: bare (zoom, juries) or majority (PatchCleanser as published).",
+        autocompletion=_offered("bare", "majority"),
+    ),
+]
+DefenceOption = Annotated[
+    Path | None, typer.Option("--defence", help="A defence that `certmask tune` wrote; --rule adds others.")
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")
@@ -78,7 +108,7 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help=f"{', '.join(row.option for row in REGISTER)}; repeatable; default: undefended and jury-recovery.",
+        help=f"{', '.join(row.option for row in REGISTER)}; repeatable; default: undefended and zoom.",
         autocompletion=RULES,
     ),
 ]

@@ -8,28 +8,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from certmask.cli.options import (
+    AlignOption,
     DrawOption,
     FoldOption,
     ImageOption,
     JsonOption,
+    LevelsOption,
     MaskOption,
     PatchOption,
     TilingOption,
 )
-from certmask.cli.sizes import check_mask, make_patch, optional_size, parse_size
+from certmask.cli.sizes import check_levels, check_mask, make_patch, optional_levels, optional_size, parse_size
 from certmask.cli.usage import asked_rightly
 from certmask.errors import CoverError, UsageError
 
 if TYPE_CHECKING:
     from certmask.covers import Cover
+    from certmask.covers.default import Wishes
     from certmask.threat import Patch, Size
 
 
 def plan(
     image: ImageOption = "224",
     patch: PatchOption = None,
+    levels: LevelsOption = None,
+    align: AlignOption = None,
+    tiling: TilingOption = None,
     mask: MaskOption = None,
-    tiling: TilingOption = "spread",
     fold: FoldOption = None,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Most passes that one recovery certificate may take.")
@@ -37,39 +42,78 @@ def plan(
     json: JsonOption = False,
     draw: DrawOption = None,
 ) -> None:
-    """What a cover costs: masks, verified fold, districts, pairs, beside the exact minimum and the paper's count."""
-    from rich.console import Console
-
+    """What a cover costs: zoom's levels; with --tiling, --mask or --fold one cover, beside the paper's count."""
     from certmask.cli.outputs import check_picture
-    from certmask.covers.costs import certificate_passes, cover_choice, cover_figures, cover_within
-    from certmask.covers.default import mask_and_fold, suited_cover
+    from certmask.covers.default import Wishes
 
-    size, asked = parse_size(image, "image"), optional_size(mask, "mask")
-    threat, folds = make_patch(patch, size), optional_size(fold, "fold")
+    size = parse_size(image, "image")
+    wishes = Wishes(tiling, optional_size(mask, "mask"), optional_size(fold, "fold"), optional_levels(levels), align)
+    threat = make_patch(patch, size)
     check_picture(draw)
-    if asked is not None:
-        check_mask(asked, size)
+    zoom = tiling == "zoom" or not wishes.single
+    if zoom and (mask or fold):
+        raise UsageError(f"expected --levels with the tiling zoom, got {'--mask' if mask else '--fold'}")
+    if not zoom and (levels or align):
+        raise UsageError(f"expected {'--levels' if levels else '--align'} with the tiling zoom, got another")
+    if wishes.mask is not None:
+        check_mask(wishes.mask, size)
     with asked_rightly():
-        folds = mask_and_fold(size, threat, tiling, asked, folds, many=True)[1]
-        if asked is None and budget is None and not json and draw is None:
-            _print(cover_choice(size, threat, tiling, folds), size, threat)
-            return
-        if asked is None and budget is not None:
-            cover = cover_within(budget, cover_choice(size, threat, tiling, folds))
-        else:
-            cover = suited_cover(size, threat, tiling, asked, folds)
-    passes = certificate_passes(cover)
-    if budget is not None and passes > budget:
-        raise UsageError(f"expected at most {budget} passes for a certificate, got {passes} with {cover}")
-    if json:
-        Console().print_json(dumps(cover_figures(cover)))
-    else:
-        _print([cover], size, threat)
+        covers = _zoom(size, threat, wishes, budget) if zoom else _single(size, threat, wishes, budget, json or draw)
+    _tell(covers, json)
     if draw:
+        from rich.console import Console
+
         from certmask.report.drawing import draw_cover
 
-        draw_cover(cover, _other_sizes(cover), draw)
+        (cover,) = covers
+        draw_cover(cover, cover.levels or _other_sizes(cover), draw)
         Console(stderr=True).print(f"drawn in {draw}", markup=False, soft_wrap=True)
+
+
+def _zoom(size: Size, threat: Patch, wishes: Wishes, budget: int | None) -> list[Cover]:
+    """The cover of several levels, the finest left out as far as the budget asks."""
+    from certmask.covers.costs import zoom_within
+    from certmask.covers.default import suited_cover
+
+    cover = suited_cover(size, threat, wishes)
+    if wishes.levels is not None or wishes.align is not None:
+        check_levels(cover)
+    return [cover if budget is None else zoom_within(budget, cover)]
+
+
+def _single(size: Size, threat: Patch, wishes: Wishes, budget: int | None, one: object) -> list[Cover]:
+    """The cover that was asked for, or one within the budget; a choice of several where neither was, nor ``one``."""
+    from dataclasses import replace
+
+    from certmask.covers.costs import certificate_passes, cover_choice, cover_within
+    from certmask.covers.default import mask_and_fold, suited_cover
+
+    tiling = wishes.tiling or "spread"
+    folds = mask_and_fold(size, threat, tiling, wishes.mask, wishes.fold, many=True)[1]
+    if wishes.mask is None and budget is not None:
+        return [cover_within(budget, cover_choice(size, threat, tiling, folds))]
+    if wishes.mask is None and not one:
+        return cover_choice(size, threat, tiling, folds)
+    cover = suited_cover(size, threat, replace(wishes, tiling=tiling, fold=folds))
+    if budget is not None and certificate_passes(cover) > budget:
+        passes = certificate_passes(cover)
+        raise UsageError(f"expected at most {budget} passes for a certificate, got {passes} with {cover}")
+    return [cover]
+
+
+def _tell(covers: list[Cover], json: bool) -> None:
+    """Print the figures of covers, in JSON those of the only one."""
+    from rich.console import Console
+
+    from certmask.covers.costs import cover_figures, zoom_figures
+
+    first = covers[0]
+    if json:
+        Console().print_json(dumps(zoom_figures(first) if first.levels else cover_figures(first)))
+    elif first.levels:
+        _print_levels(first)
+    else:
+        _print(covers, first.image, first.patch)
 
 
 def _other_sizes(cover: Cover) -> list[Cover]:
@@ -80,6 +124,31 @@ def _other_sizes(cover: Cover) -> list[Cover]:
         return cover_choice(cover.image, cover.patch, cover.tiling, cover.fold)
     except CoverError:
         return []
+
+
+def _print_levels(cover: Cover) -> None:
+    """One row per level, and between what bounds the passes lie."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from certmask.covers.costs import zoom_figures
+
+    found, (height, width) = zoom_figures(cover), cover.image
+    against = f"against any {cover.patch.height}×{cover.patch.width} patch"
+    title = f"zoom cover, {len(cover.levels)} levels, of {height}×{width} {against}"
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("level", "mask", "masks", "pairs", "answer, if it\nends here", "proof, if it\nends here"):
+        grid.add_column(heading, justify="right")
+    for number, level in enumerate(found["levels"], start=1):
+        fold = "" if level["fold"] == [1, 1] else f" (fold {level['fold'][0]}×{level['fold'][1]})"
+        size = f"{level['mask'][0]}×{level['mask'][1]}{fold}"
+        grid.add_row(str(number), size, *(f"{level[key]:,}" for key in ("masks", "pairs", "answer", "proof")))
+    console = Console(highlight=False)
+    console.print(grid)
+    answer, proof = (f"{found[key]['least']:,} to {found[key]['most']:,}" for key in ("answer", "proof"))
+    console.print(f"  {found['cells']:,} places; passes to answer: {answer}, to prove recovery: {proof}", style="dim")
+    console.print("  finer levels look only at places and pairs that leave coarser ones in doubt", style="dim")
 
 
 def _print(covers: list[Cover], image: Size, patch: Patch) -> None:

@@ -13,19 +13,26 @@ import typer
 from certmask.cli.options import (
     RULES,
     AggregateOption,
+    AlignOption,
     BackendOption,
     BatchOption,
+    ClaimThresholdsOption,
+    DefenceOption,
     DeviceOption,
     DrawOption,
     FoldOption,
     JsonOption,
+    LastResortOption,
+    LevelsOption,
     MarginOption,
     MaskOption,
     ModelOption,
     PairsOption,
     PatchOption,
+    PooledOption,
     PrecisionOption,
     ThresholdOption,
+    ThresholdsOption,
     TilingOption,
     ViewsOption,
     WeightsOption,
@@ -44,15 +51,20 @@ def predict(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
-    mask: MaskOption = None,
-    tiling: TilingOption = "spread",
-    fold: FoldOption = None,
     rule: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rule", help="One of the rules that `certify` knows; default: jury-recovery.", autocompletion=RULES
-        ),
+        typer.Option("--rule", help="One of the rules that `certify` knows; default: zoom.", autocompletion=RULES),
     ] = None,
+    defence: DefenceOption = None,
+    levels: LevelsOption = None,
+    thresholds: ThresholdsOption = None,
+    claim_thresholds: ClaimThresholdsOption = None,
+    pooled: PooledOption = False,
+    last_resort: LastResortOption = None,
+    align: AlignOption = None,
+    tiling: TilingOption = None,
+    mask: MaskOption = None,
+    fold: FoldOption = None,
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
@@ -73,11 +85,14 @@ def predict(
     from certmask.cli.outputs import check_picture
     from certmask.errors import UsageError
 
-    rules = rule or ["jury-recovery"]
-    if len(rules) > 1:
-        raise UsageError(f"expected one rule, got {', '.join(rules)}")
-    choices = Choices(model, weights, patch, mask, tiling, fold, rules, pairs, aggregate, threshold, margin)
-    choices = choices.on(device, precision, batch, backend, views)
+    rules = rule or (["zoom"] if defence is None else [])
+    told = [*rules, *([str(defence)] if defence else [])]
+    if len(told) > 1:
+        raise UsageError(f"expected one rule, got {', '.join(told)}")
+    choices = Choices(
+        model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
+        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+    )  # fmt: skip
     choices.check()
     check_picture(draw)
     inputs, failed = _read(photos, choices)
@@ -117,6 +132,23 @@ class Found:
         """What is guaranteed about this photo with any patch put on it."""
         return f"if this photo is clean and shows {self.name}: {self.explanation.certificate.sentence}"
 
+    @property
+    def reasons(self) -> list[str]:
+        """What the answer rests on, and where the proof is weakest or failed, as far as the rule can tell."""
+        from certmask.certificate import BASES
+
+        one = self.explanation
+        told = [f"{one.basis}: {BASES[one.basis]}"] if one.basis else []
+        if one.weakest is None:
+            return told
+        places = " and ".join(
+            f"rows {top}–{bottom - 1}, columns {left}–{right - 1}" for top, bottom, left, right in one.weakest.places
+        )
+        holds = "weakest" if one.certificate.holds else "not proved"
+        level, levels = one.weakest.level + 1, len(self.defence.cover.levels)
+        at = f", settled at level {level} of {levels}" if levels > 1 else ""
+        return [*told, f"{holds} with the patch's corner in {places}: a lead of {one.weakest.lead:.2g}{at}"]
+
 
 def _read(photos: Sequence[Path], choices: Choices) -> tuple[dict[int, Image.Image], dict[int, str]]:
     """By number: the photos as the model sees them, and why others cannot be read, which is told at once."""
@@ -144,7 +176,8 @@ def _explained(inputs: Mapping[int, Image.Image], choices: Choices) -> dict[int,
     from certmask.engine.margin import measured_margin
 
     with waiting("loading the model and looking through its masks"):
-        classifier, covers, fixed = choices.classifier(), choices.covers(), choices.fixed_margin()
+        classifier, fixed = choices.classifier(), choices.fixed_margin()
+        covers = choices.covers(classifier.grid)
         engine = Engine(classifier, covers)
         tensors = [to_tensor(image) for image in inputs.values()]
         (defence,) = choices.defences(covers, measured_margin(engine, tensors[:8]) if fixed is None else fixed)
@@ -166,6 +199,8 @@ def _record(photo: Path, found: Found) -> dict[str, Any]:
         "certified": one.certificate.holds,
         "guarantee": one.certificate.guarantee.value,
         "meaning": found.sentence,
+        "basis": one.basis or None,
+        "weakest": one.weakest and one.weakest.describe(),
         "why": one.why(found.names),
         "passes": one.passes,
         "cover": str(found.defence.cover),
@@ -183,7 +218,8 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
         one = found.explanation
         alert = "ALERT, this may be an attack" if one.alert else "no alert"
         said = f"{escape(str(photo))}: [bold]{escape(found.name)}[/bold] ({one.label}), {alert}, {passes(one.passes)}"
-        out.print(f"{said}\n  {escape(found.sentence)}", soft_wrap=True)
+        for line in (said, *(f"  {escape(told)}" for told in (found.sentence, *found.reasons))):
+            out.print(line, soft_wrap=True)
     for defence in {found.defence.name: found.defence for _, found in answers}.values():
         if defence.guarantee is not Guarantee.NONE:
             out.print(f"by {defence.name}: {defence.cover}", soft_wrap=True)
@@ -191,9 +227,11 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
 
 def _draw(found: Found, image: Image.Image, path: Path) -> None:
     from certmask.cli.console import err
-    from certmask.report.drawing import draw_votes
+    from certmask.report.map import Map, draw_map
 
     one = found.explanation
     title = f"{found.name}{' — ALERT' if one.alert else ''}\n{one.certificate.sentence}"
-    draw_votes(image, found.defence.cover, one.votes, found.names, title, path)
+    rule, holds = found.defence.rule, one.certificate.holds
+    shown = Map(found.defence.cover, one.places, one.label, rule.unit, holds, one.weakest)
+    draw_map(image, shown, found.names, title, path)
     err.print(f"drawn in {path}", markup=False, soft_wrap=True)

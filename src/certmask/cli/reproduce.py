@@ -81,8 +81,8 @@ def reproduce(
     if dry_run:
         typer.echo(markdown_table(plan_table(campaign.planned(), cost)))
         return
-    choices = Choices("", None, None, None, "spread", None, [], "aligned", "mean-probability", 0.5, margin)
-    _run(campaign, choices.on(device, precision, batch, backend, views))
+    choices = Choices("", margin=margin, device=device, precision=precision, batch=batch, backend=backend, views=views)
+    _run(campaign, choices)
     _report(name, out, out, ran=True)
 
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from certmask.errors import UsageError
 
 if TYPE_CHECKING:
+    from certmask.covers import Cover
+    from certmask.covers.zoom import Level
     from certmask.threat import Patch, Size
+
+MOST_CELLS = 2_500
+"""So many places can be judged in pairs before their tables fill a memory."""
 
 
 def parse_size(text: str, what: str) -> Size:
@@ -21,6 +26,26 @@ def parse_size(text: str, what: str) -> Size:
 
 def optional_size(text: str | None, what: str) -> Size | None:
     return None if text is None else parse_size(text, what)
+
+
+def optional_levels(text: str | None) -> tuple[Level, ...] | None:
+    """``2,3,6:2`` → masks per axis of every level, coarse to fine, and a fold where one is given."""
+    if text is None:
+        return None
+    found = [re.fullmatch(r"(\d{1,3})(?::(\d))?", part.strip()) for part in text.split(",")]
+    levels = [(int(one[1]), int(one[2] or 1)) for one in found if one]
+    if len(levels) < len(found) or any(not all(level) for level in levels):
+        raise UsageError(f"expected levels as masks per axis, like 2,3,6,12 or 3,6:2,12, got {text!r}")
+    return tuple(per_axis if fold == 1 else (per_axis, fold) for per_axis, fold in levels)
+
+
+def parse_thresholds(text: str) -> float | list[float]:
+    """``0.5`` for all levels but the last, or ``0.9,0.5,0.3``, one for each."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"expected thresholds like 0.5 or 0.9,0.5,0.3, got {text!r}") from None
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def make_patch(text: str | None, image: Size) -> Patch:
@@ -41,4 +66,15 @@ def check_mask(mask: Size, image: Size) -> None:
         raise UsageError(
             f"expected a mask that leaves a part of the {image[0]}×{image[1]} input to be seen (else nothing about it "
             f"can be proved), got {mask[0]}×{mask[1]}"
+        )
+
+
+def check_levels(cover: Cover) -> None:
+    """An error if a mask of a level hides the whole input, or if there are too many places to be judged in pairs."""
+    for level in cover.levels:
+        check_mask(level.mask, cover.image)
+    if len(cover.cells) > MOST_CELLS:
+        raise UsageError(
+            f"expected levels that tell at most {MOST_CELLS:,} places apart, got {len(cover.cells):,}: "
+            "take fewer masks per axis"
         )

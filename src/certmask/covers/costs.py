@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 from certmask.covers.cover import Cover
 from certmask.covers.default import Wishes, suited_cover
+from certmask.covers.zoom import stacked_cover
 from certmask.errors import CoverError, GeometryError
 from certmask.geometry import minimum_masks, smallest_mask
 from certmask.geometry.paper import offset_count, replicated_count, theorem3_bound
@@ -35,6 +38,47 @@ def cover_figures(cover: Cover) -> dict[str, Any]:
         "paper_count": _paper(cover, "count"),
         "paper_bound": _paper(cover, "bound"),
     }
+
+
+def zoom_figures(cover: Cover) -> dict[str, Any]:
+    """A cover of several levels in numbers.
+
+    Each level's ``answer`` and ``proof`` are the passes if every place, and every pair, is settled there at the latest;
+    an answer takes at least those of the first level and at most, with all duels and the bare picture, ``most``.
+    """
+    levels, masks, grids = list[dict[str, Any]](), set[int](), list[tuple[int, ...]]()
+    for own, level in zip(cover.level_grids, cover.levels, strict=True):
+        grids += [cover.grids[number] for number in own]
+        masks |= {mask for grid in grids for mask in grid}
+        proof = len(masks) + _distinct_pairs(grids, masks)
+        told = {"mask": list(level.mask), "fold": list(level.fold), "masks": len(level)}
+        levels.append({**told, "pairs": level.pairs("aligned"), "answer": len(masks), "proof": proof})
+    return {
+        "tiling": cover.tiling,
+        "image": list(cover.image),
+        "patch": list(cover.patch.size),
+        "align": cover.align,
+        "masks": len(cover),
+        "cells": len(cover.cells),
+        "levels": levels,
+        "answer": {"least": levels[0]["answer"], "most": levels[-1]["proof"] + 1},
+        "proof": {"least": levels[0]["proof"], "most": levels[-1]["proof"]},
+    }
+
+
+def _distinct_pairs(grids: Sequence[tuple[int, ...]], masks: set[int]) -> int:
+    """Pairs of masks within the grids, each once."""
+    if sum(map(len, grids)) == len(masks):
+        return sum(len(grid) * (len(grid) - 1) // 2 for grid in grids)
+    return len({pair for grid in grids for pair in combinations(sorted(grid), 2)})
+
+
+def zoom_within(budget: int, cover: Cover) -> Cover:
+    """The cover's levels down to the finest one whose most expensive certificate fits into the budget."""
+    proofs = [level["proof"] for level in zoom_figures(cover)["levels"]]
+    if proofs[0] > budget:
+        raise CoverError(f"expected a budget of at least {proofs[0]} passes for these levels, got {budget}")
+    return stacked_cover(cover.levels[: sum(proof <= budget for proof in proofs)])
 
 
 def certificate_passes(cover: Cover) -> int:

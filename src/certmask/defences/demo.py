@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from certmask.covers import default_cover, offset_cover, patchcleanser_cover, spread_cover
+from certmask.covers import default_cover, offset_cover, patchcleanser_cover
 from certmask.defences.masked import MaskedDefence
-from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Undefended
+from certmask.rules import JuryRecovery, PatchCleanser, Published, Undefended
 from certmask.threat import Patch
 
-PATCH = Patch(32, 32)
+IMAGE, PATCH = 32, Patch(5, 5)
+UNDEFENDED, PUBLISHED, ZOOM = "undefended", "published rule k=6", "zoom"
 
 
-def demo_defences() -> list[MaskedDefence]:
-    """Six defences against a 32×32 patch (2 % of the picture)."""
-    offset = offset_cover(224, PATCH, 96, (2, 3))
-    single = spread_cover(224, PATCH, 80)
-    fourfold = default_cover(224, PATCH)
+def demo_defences(margin: float = 0.0) -> list[MaskedDefence]:
+    """Four defences against a 5×5 patch (2.4 % of the picture)."""
+    zoom = default_cover(IMAGE, PATCH)
     return [
-        MaskedDefence(single, Undefended(), "undefended"),
-        MaskedDefence(offset, Published(), "published rule k=6"),
-        MaskedDefence(fourfold, JuryDetection(), "jury detection k=4"),
-        MaskedDefence(single, JuryRecovery("all"), "jury recovery k=1"),
-        MaskedDefence(fourfold, JuryRecovery("aligned"), "jury recovery k=4"),
-        MaskedDefence(patchcleanser_cover(224, PATCH, 4), PatchCleanser(), "PatchCleanser 4×4"),
+        MaskedDefence(zoom, Undefended(), UNDEFENDED),
+        MaskedDefence(offset_cover(IMAGE, PATCH, 14, (2, 3)), Published(margin), PUBLISHED),
+        MaskedDefence(patchcleanser_cover(IMAGE, PATCH, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
+        MaskedDefence(zoom, JuryRecovery(margin=margin), ZOOM),
     ]

@@ -9,42 +9,62 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from certmask.certificate import Certificate, class_name
+from certmask.certificate import BASES, NO_CLASS, Certificate, Place, Weakest, class_name
 from certmask.defences.masked import MaskedDefence
 from certmask.defences.protocol import asked_marks, noted
 from certmask.engine import Engine
 from certmask.engine.premises import check_company, check_unchanged
 from certmask.passes import Ask
 from certmask.rules.rule import Asking
-from certmask.votes import Margin, VoteStore
+from certmask.votes import Margin, Votes, VoteStore
+
+Vote = tuple[int, float]
+"""A class and its probability."""
 
 
 @dataclass(frozen=True)
 class Explanation:
     """Why a defence answered as it did about one picture.
 
-    ``votes`` has the class and the confidence of every single mask; ``claims`` the class that each hypothesis about the
-    patch's place claims, ``hypotheses`` the masks that speak for it; ``duels`` counts the two-mask passes that were
-    asked for to decide between them. ``certificate`` is about the answer, should the picture be clean.
+    ``basis`` is what the answer rests on, for rules that can tell. ``votes`` has the class and the confidence of every
+    single mask, no class where it was not asked. ``places`` has what is claimed at every place where the patch may be,
+    how sure that is and which level settled it, ``hypotheses`` the masks that may speak for it; ``duels`` counts the
+    two-mask passes that were asked for to decide between them. ``certificate`` is about the answer, should the picture
+    be clean, and ``weakest`` is where its proof is weakest, or where it failed.
     """
 
     label: int
     alert: bool
     passes: int
     certificate: Certificate
-    votes: tuple[tuple[int, float], ...]
+    votes: tuple[Vote, ...]
     hypotheses: tuple[tuple[int, ...], ...]
-    claims: tuple[int, ...]
+    places: tuple[Place, ...]
     duels: int
+    basis: str = ""
+    weakest: Weakest | None = None
+
+    @property
+    def claims(self) -> tuple[int, ...]:
+        """The class that each place claims."""
+        return tuple(place.claim for place in self.places)
 
     def why(self, names: Sequence[str] | None = None) -> str:
         """The reason in one sentence."""
         counts = Counter(self.claims).most_common()
         said = [f"{n} {'claims' if n == 1 else 'claim'} {class_name(c, names or ())}" for c, n in counts]
+        parts = [f"of {len(self.places)} places {', '.join(said)}"]
         if len(said) == 1:
-            return f"all {len(self.claims)} places agree"
-        duels = f"; {self.duels} passes with two masks decided between them" if self.duels else ""
-        return f"of {len(self.claims)} places {', '.join(said)}{duels}"
+            parts = ["its only place says so" if len(self.places) == 1 else f"all {len(self.places)} places agree"]
+        closer = sum(place.level > 0 for place in self.places)
+        if closer:
+            parts.append(f"{closer:,} {'was' if closer == 1 else 'were'} looked at closer")
+        if len(said) > 1 and self.duels:
+            passes = "1 pass" if self.duels == 1 else f"{self.duels:,} passes"
+            parts.append(f"{passes} with two masks decided between them")
+        if len(said) > 1 and self.basis:
+            parts.append(f"the answer is {self.basis} ({BASES[self.basis]})")
+        return "; ".join(parts)
 
 
 def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) -> list[Explanation]:
@@ -55,22 +75,23 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
         decisions = yield from noted(defence.deciding(engine, store), asked)
         labels = np.array([decision.label for decision in decisions])
         marks = asked_marks(store, asked)
-        duels = (marks & (store.passes.sizes > 1)).sum(axis=1)
-        holds = yield from defence.certifying(engine, store, np.maximum(labels, 0))  # where all is silent, none does
-        claims = yield from defence.rule.claims(votes)
-        singles = votes.ballot.singles[None]
-        yield votes.ask(singles)
-        heads, function = votes.heads(singles), engine.describe()
+        cost = engine.classifier.cost
+        passes, duels = cost * marks.sum(axis=1), cost * (marks & (store.passes.sizes > 1)).sum(axis=1)
+        proofs = yield from defence.proving(engine, store, np.maximum(labels, 0))  # where all is silent, none holds
+        places = yield from defence.rule.places(votes)
+        cast, function = _single_votes(votes), engine.describe()
         return [
             Explanation(
                 decision.label,
                 decision.alert,
-                int(marks[n].sum()),
-                defence.certificate(decision.label, bool(holds[n]), function),
-                tuple(zip(heads.labels[n].tolist(), heads.confidence[n].tolist(), strict=True)),
+                int(passes[n]),
+                defence.certificate(decision.label, bool(proofs.holds[n]), function),
+                cast[n],
                 tuple(defence.rule.hypotheses(defence.cover)),
-                tuple(claims[n].tolist()),
+                places[n],
                 int(duels[n]),
+                decision.basis,
+                proofs.weakest[n],
             )
             for n, decision in enumerate(decisions)
         ]
@@ -80,3 +101,11 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
     findings = sorted(engine.run(pictures, program), key=lambda finding: finding.number)
     check_unchanged(engine, Margin(defence.rule.margin, defence.rule.margin))
     return [finding.value for finding in findings]
+
+
+def _single_votes(votes: Votes) -> list[tuple[Vote, ...]]:
+    """What every mask alone said about each picture, no class where it was not asked."""
+    slots = votes.store.slots(votes.everyone[:, None], votes.ballot.singles[None])
+    heads, cast = votes.heads_at(slots), slots >= 0
+    labels, confidence = np.where(cast, heads.labels, NO_CLASS), np.where(cast, heads.confidence, 0.0)
+    return [tuple(zip(*said, strict=True)) for said in zip(labels.tolist(), confidence.tolist(), strict=True)]

@@ -21,13 +21,15 @@ from certmask.data import pictures
 from certmask.defences import Explanation, MaskedDefence, Outcome, examine, explain
 from certmask.deployed.evaluation import Evaluation, saved_run
 from certmask.deployed.saved import read_defence, write_defence
+from certmask.deployed.tokens import cover_for, named
 from certmask.engine import Engine
 from certmask.engine.premises import check_company
 from certmask.errors import CertmaskError
 from certmask.function import check_behaviour
 from certmask.results.file import Row
 from certmask.rules import Rule
-from certmask.rules.registry import option_name, rule_of
+from certmask.rules.registry import rule_of
+from certmask.threat import Patch, Size, checked_patch
 
 Images = Tensor | npt.NDArray[Any]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int]
@@ -108,7 +110,8 @@ class Defence:
     be copied, pickled, and kept in a file: ``shield.save(path)``, ``Defence.load(path, model)``.
 
     model: an ``nn.Module`` or callable that maps images to logits, or a ``Classifier``
-    cover: the masks, made for a threat and for the size of the model's input
+    cover: the masks, made for a threat and for the size of the model's input; or the patch alone, such as ``32``: then
+        the masks that suit the rule; or a whole defence without a model, such as ``load_defence`` reads
     rule: how votes become an answer, a rule or its name on the command line; ``JuryRecovery()`` if none is given
     fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's mean if none is given
     progress: called with the number of passes after every batch
@@ -118,7 +121,7 @@ class Defence:
     def __init__(
         self,
         model: Classifier | nn.Module | Callable[[Tensor], Tensor],
-        cover: Cover,
+        cover: Cover | MaskedDefence | Patch | Size | int,
         rule: Rule | str | None = None,
         *,
         fill: Colour | float | None = None,
@@ -130,10 +133,13 @@ class Defence:
         unknown = [name for name in classifier if name not in inspect.signature(Classifier).parameters]
         if unknown:
             raise CertmaskError(f"expected options of a Classifier, got {', '.join(unknown)}")
-        own = rule_of(rule)
-        self.defence = MaskedDefence(cover, own, option_name(own.name))
-        self.classifier = model if isinstance(model, Classifier) else Classifier(model, cover.image, **classifier)
-        self.engine = Engine(self.classifier, [cover], fill=fill_colour(fill), progress=progress)
+        if isinstance(cover, MaskedDefence) and rule is not None:
+            raise CertmaskError(f"expected no rule beside a whole defence, which has one, got {rule!r}")
+        if isinstance(cover, (Cover, MaskedDefence)):
+            classifier.setdefault("size", cover.image)
+        self.classifier = model if isinstance(model, Classifier) else Classifier(model, **classifier)
+        self.defence = cover if isinstance(cover, MaskedDefence) else _masked(self.classifier, cover, rule)
+        self.engine = Engine(self.classifier, self.defence.covers, fill=fill_colour(fill), progress=progress)
         self._one_at_a_time = Lock()
 
     def __call__(self, images: Images) -> Answer:
@@ -203,6 +209,14 @@ class Defence:
 
     def __repr__(self) -> str:
         return f"Defence({self.classifier!r}, {self.defence.cover!r}, {self.defence.rule!r})"
+
+
+def _masked(classifier: Classifier, cover: Cover | Patch | Size | int, rule: Rule | str | None) -> MaskedDefence:
+    """A rule with its cover, or with the masks that suit it against a patch."""
+    own = rule_of(rule)
+    if not isinstance(cover, Cover):
+        cover = cover_for(classifier, checked_patch(cover), own if rule is None else rule)
+    return MaskedDefence(cover, own, named(own, cover))
 
 
 def checked_labels(labels: Any, count: int) -> list[int]:

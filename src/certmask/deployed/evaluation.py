@@ -15,21 +15,22 @@ from certmask.certificate import Guarantee
 from certmask.certification import Progress, certify_run, recorded, run_margin
 from certmask.classifier import Classifier, Colour, fill_colour
 from certmask.covers import Cover
-from certmask.covers.default import default_patch, suited_cover
+from certmask.covers.default import default_patch
 from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
 from certmask.defences import MaskedDefence
+from certmask.deployed.tokens import cover_for
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
 from certmask.results.columns import COLUMNS, UNITS, figures
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, check_begun, read_run
 from certmask.rules import Rule
-from certmask.rules.registry import likes_many, option_name, rule_of
+from certmask.rules.registry import REGISTER, option_name, rule_of
 from certmask.threat import Patch, Size, checked_patch
 from certmask.votes import Margin
 
 Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
-RULES = ("undefended", "jury-recovery")
+RULES = ("undefended", "zoom")
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +93,7 @@ def certify(
     if dataset is None:
         dataset = _photos(str(data), model, ready, framing)
     dataset = dataset.spread(images)
-    covers = [cover or _cover(ready.size, patch, rule) for rule in wanted.values()]
+    covers = [cover or _cover(ready, patch, rule) for rule in wanted.values()]
     engine = Engine(ready, covers, fill=fill_colour(fill))
     path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
     lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else _given(margin)
@@ -149,10 +150,10 @@ def _rule(rule: Rule | str, margin: Margin) -> Rule:
     return rule_of(rule, **sure)
 
 
-def _cover(image: Size, patch: Patch | Size | int | None, rule: Rule | str) -> Cover:
-    against = default_patch(image) if patch is None else checked_patch(patch)
-    many = likes_many(rule) or rule_of(rule).guarantee is Guarantee.NONE
-    return suited_cover(image, against, many=many)
+def _cover(classifier: Classifier, patch: Patch | Size | int | None, rule: Rule | str) -> Cover:
+    against = default_patch(classifier.size) if patch is None else checked_patch(patch)
+    bare = rule_of(rule).guarantee is Guarantee.NONE
+    return cover_for(classifier, against, REGISTER[0].option if bare else rule)
 
 
 def _classifier(model: Model, options: dict[str, Any]) -> Classifier:

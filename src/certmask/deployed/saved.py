@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from certmask.backends.devices import settings
 from certmask.classifier import Classifier, Colour, tensors_digest
-from certmask.covers import Cover
+from certmask.covers import Cover, stacked_cover
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
@@ -26,7 +26,7 @@ from certmask.function import check_function
 from certmask.geometry import Mask
 from certmask.results.file import provenance
 from certmask.rules import Rule
-from certmask.rules.registry import rule_from
+from certmask.rules.registry import as_described_now, rule_from
 from certmask.threat import Patch
 from certmask.views import PLAIN
 from certmask.zoo import is_known, load_architecture
@@ -37,16 +37,14 @@ DEFENCE_FORMAT = 1
 
 def write_defence(path: Path, engine: Engine, defence: MaskedDefence) -> None:
     """Write the file; a reader never sees half of it."""
-    classifier, cover = engine.classifier, defence.cover
+    classifier = engine.classifier
     tensors = _weights(classifier)
     about = {
         "certmask_defence": DEFENCE_FORMAT,
         "model": engine.describe(),
         "class_names": classifier.class_names,
         "defence": defence.describe(),
-        "masks": [[m.top, m.left, m.height, m.width, m.wraps] for m in cover.masks],
-        "copies": cover.copies,
-        "grids": cover.grids,
+        **_masks(defence.cover),
         "tensors_sha256": tensors_digest(tensors.items()),
         "versions": provenance(),
         "settings": settings(),
@@ -70,7 +68,8 @@ def read_defence(
     about, tensors = _read(path)
     try:
         said, fill = about["model"], tuple(about["model"]["fill"])
-        defence = MaskedDefence(_cover(about), rule or rule_from(about["defence"]["rule"]), about["defence"]["name"])
+        was = about["defence"]
+        defence = MaskedDefence(_cover(was["cover"], about), rule or rule_from(was["rule"]), was["name"])
         network = _architecture(said["name"], model, path)
         load_weights(network, tensors, said["name"], path)
         classifier = Classifier(
@@ -88,7 +87,7 @@ def read_defence(
             raise
         raise ClassifierError(f"expected a saved defence in {path}, got one without {error}") from None
     classifier.weights = said["weights_sha256"]  # the file's tensors are those, in the precision they compute in
-    _check_same(about["defence"], defence.describe(), path)
+    _check_same({**was, "rule": as_described_now(was["rule"])}, defence.describe(), path)
     for note in check_function(about, Engine(classifier, [defence.cover], fill=fill), [defence.rule], str(path)):
         warnings.warn(note, stacklevel=3)
     return classifier, defence, fill
@@ -145,10 +144,22 @@ def _architecture(name: str, model: nn.Module | None, path: Path) -> nn.Module:
     return load_architecture(name)
 
 
-def _cover(about: dict[str, Any]) -> Cover:
+def _masks(cover: Cover) -> dict[str, Any]:
+    """The masks of a cover, and those of its levels."""
+    return {
+        "masks": [[m.top, m.left, m.height, m.width, m.wraps] for m in cover.masks],
+        "copies": cover.copies,
+        "grids": cover.grids,
+        "levels": [_masks(level) for level in cover.levels],
+    }
+
+
+def _cover(said: dict[str, Any], about: dict[str, Any]) -> Cover:
     """The cover, checked anew, mask by mask."""
-    said = about["defence"]["cover"]
+    if "levels" in said:
+        return stacked_cover([_cover(*level) for level in zip(said["levels"], about["levels"], strict=True)])
     image, mask, fold = (tuple(said[key]) for key in ("image", "mask", "fold"))
     masks = tuple(Mask(*numbers) for numbers in about["masks"])
     grids = tuple(tuple(grid) for grid in about["grids"])
-    return Cover(said["tiling"], image, Patch(*said["patch"]), mask, fold, masks, tuple(about["copies"]), grids)
+    told = (said["tiling"], image, Patch(*said["patch"]), mask, fold, masks, tuple(about["copies"]), grids)
+    return Cover(*told, align=said.get("align", 1))

@@ -7,13 +7,14 @@ from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.paper_tables import PAPER_MODELS, TABLE1, TABLE2, TABLE3, TABLE4
 from certmask.experiments.sweeps import APPENDIX_D, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, FOLD, PARETO
+from certmask.experiments.zooming import ZOOM
 
 COUNTS = Experiment("counts", "Masks needed, exactly, and as the paper counts them", "beyond the paper")
 
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        TABLE1, TABLE2, TABLE3, TABLE4, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, APPENDIX_D, FOLD, PARETO, COUNTS,
+        TABLE1, TABLE2, TABLE3, TABLE4, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, APPENDIX_D, FOLD, PARETO, ZOOM, COUNTS,
     )
 }  # fmt: skip
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from certmask.covers.zoom import Level
 from certmask.errors import CertmaskError
 from certmask.threat import Patch, Size
 
@@ -48,8 +50,9 @@ class LabelledPatch:
 class DeclaredDefence:
     """A rule, as the command line calls it, on a cover: the mask has a side, or ``per_axis`` such masks cover once.
 
-    ``paper`` is the method's name in the paper's table, ``series`` the line of a plot that the defence is a point of
-    where it is not that of its rule.
+    A cover of several ``levels`` has masks of its own; ``align`` is the grid that masks start on. ``paper`` is the
+    method's name in the paper's table, ``series`` the line of a plot that the defence is a point of where it is not
+    that of its rule.
     """
 
     name: str
@@ -60,11 +63,15 @@ class DeclaredDefence:
     per_axis: int | None = None
     paper: str = ""
     series: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    levels: tuple[Level, ...] = ()
+    align: int = 1
 
     def __post_init__(self) -> None:
-        if (self.mask is None) == (self.per_axis is None):
-            raise CertmaskError(f"expected either mask or per_axis in defence {self.name!r}, got both or none")
+        if [self.mask is not None, self.per_axis is not None, bool(self.levels)].count(True) != 1:
+            raise CertmaskError(
+                f"expected one of mask, per_axis and levels in defence {self.name!r}, got several or none"
+            )
 
     @property
     def k(self) -> int:

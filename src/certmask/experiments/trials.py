@@ -10,7 +10,7 @@ from typing import Any
 
 from certmask.certification import Progress, certify_run
 from certmask.classifier import Classifier
-from certmask.covers import TILINGS, Cover
+from certmask.covers import TILINGS, Cover, patchcleanser_cover, zoom_cover
 from certmask.data import Dataset
 from certmask.defences import MaskedDefence, engine_covers
 from certmask.engine import Engine
@@ -37,7 +37,11 @@ def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
 
 def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size) -> Cover:
     """The cover on an input of this size; equal ones are one object, so that defences share its votes."""
-    patch = labelled.on(image)
+    patch, align = labelled.on(image), max(scaled(declared.align, min(image)), 1)
+    if declared.levels:
+        return zoom_cover(image, patch, declared.levels)
+    if declared.align > 1:
+        return patchcleanser_cover(image, patch, declared.per_axis, align=align)
     return _cover(declared.tiling, image, patch, mask_size(declared, patch, image), declared.fold)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch as Swatch
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image, ImageDraw
 
-from certmask.certificate import class_name
 from certmask.covers import Cover
 from certmask.covers.costs import certificate_passes
 from certmask.errors import ResultsError
@@ -27,6 +24,7 @@ from certmask.report.markup import data_uri
 from certmask.report.plots import PALETTE
 from certmask.threat import Size
 
+RED = "#d00000"
 SIDE = 288
 """Pixels of the longer side of a small picture."""
 
@@ -91,27 +89,6 @@ def _draw_prices(axes: Axes, cover: Cover, choice: Sequence[Cover]) -> None:
 def _hidden(cover: Cover) -> float:
     """The part of the picture that one whole mask hides, in percent."""
     return 100 * min(1.0, cover.mask[0] * cover.mask[1] / (cover.image[0] * cover.image[1]))
-
-
-def draw_votes(
-    photo: Image.Image, cover: Cover, votes: Sequence[tuple[int, float]], names: Sequence[str], title: str, path: Path
-) -> None:
-    """Left: the model's input. Right: one square per mask, coloured by its vote, paler where it is less sure."""
-    figure = Figure(figsize=(10, 5.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.imshow(photo)
-    left.add_patch(Rectangle((4, 4), cover.patch.width, cover.patch.height, fill=False, edgecolor="white", lw=1.5))
-    left.set_title(f"input; white square: the {cover.patch.height}×{cover.patch.width} patch to fear")
-    left.set_axis_off()
-    counts = Counter(label for label, _ in votes)
-    colour = {label: PALETTE[min(rank, len(PALETTE) - 1)] for rank, (label, _) in enumerate(counts.most_common())}
-    paint_votes(right, photo, cover, votes, colour)
-    right.set_title(f"votes of {len(cover)} masks, each at its mask's centre")
-    most = counts.most_common(len(PALETTE))
-    shown = [Swatch(color=colour[label], label=f"{class_name(label, names)}: {n}") for label, n in most]
-    figure.legend(handles=shown, loc="outside lower center", ncols=min(4, len(shown)), frameon=False)
-    figure.suptitle(title, fontsize=11)
-    save_figure(figure, path)
 
 
 def paint_votes(
@@ -199,15 +176,25 @@ def with_jury(photo: Image.Image, cover: Cover, place: Size) -> Image.Image:
     return Image.alpha_composite(large.convert("RGBA"), layer).convert("RGB")
 
 
-def with_frame(picture: Image.Image, corner: Size, patch: Size) -> Image.Image:
-    """The picture with a frame around its patch."""
+def with_frames(picture: Image.Image, frames: Sequence[Box], colour: str = RED) -> Image.Image:
+    """The picture with frames around some of its pixels; those of a pair are joined."""
     large, scale = _enlarged(picture)
-    (top, left), (height, width) = corner, patch
-    box = (left * scale - 2, top * scale - 2, (left + width) * scale + 1, (top + height) * scale + 1)
     draw = ImageDraw.Draw(large)
-    draw.rectangle(box, outline="white", width=4)
-    draw.rectangle(box, outline="#d00000", width=2)
+    joint = [(scale * (left + right) / 2, scale * (top + bottom) / 2) for left, top, right, bottom in frames]
+    draw.line(joint, fill="white", width=4)
+    draw.line(joint, fill=colour, width=2)
+    for left, top, right, bottom in frames:
+        near = max(left * scale - 2, 0), max(top * scale - 2, 0)
+        box = (*near, min(right * scale + 1, large.width - 1), min(bottom * scale + 1, large.height - 1))
+        draw.rectangle(box, outline="white", width=4)
+        draw.rectangle(box, outline=colour, width=2)
     return large
+
+
+def patches_in(place: Sequence[int], patch: Size) -> Box:
+    """All pixels that a patch may cover with its top left corner in a box of rows and columns."""
+    top, bottom, left, right = place
+    return left, top, right - 1 + patch[1], bottom - 1 + patch[0]
 
 
 def thumbnail(picture: Image.Image) -> str:

@@ -17,9 +17,10 @@ from certmask.data import Framing, Sample, load_dataset, pixel_digest, read_phot
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
 from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ResultsError
-from certmask.report.drawing import jury, thumbnail, with_frame, with_jury
+from certmask.report.drawing import RED, jury, patches_in, thumbnail, with_frames, with_jury
 from certmask.report.markup import Markup, tag
-from certmask.report.reasons import attack_outcome, kept_pictures, shortfall
+from certmask.report.plots import BLUE
+from certmask.report.reasons import attack_outcome, kept_pictures, level_masks, shortfall, weak_point
 from certmask.report.report import Report
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run
@@ -29,6 +30,10 @@ CERTIFIED, ALERTED, WRONG, UNPROVED = "certified", "alert raised", "wrong, no al
 FATES = (CERTIFIED, ALERTED, WRONG, UNPROVED)
 DRAWN = (
     "show the patch (black) at a place drawn from their name, and its jury: the masks (coloured) that hide it there."
+)
+FRAMED = (
+    "Frames show where a proof is weakest (blue) or where it failed (red): all that a patch at that place may cover. "
+    "Two frames are a pair of places, judged by votes that hide both."
 )
 UNKNOWN = (
     "For the others it is said why, as far as the results file knows; at which place they failed is not on record."
@@ -136,22 +141,36 @@ def photo_exhibition(run: Run, album: Album, count: int) -> Exhibition:
     """Photos of a run, what every defence said and, where one did not certify, why."""
     covers = {defence: _cover(run.cover(defence)) for defence in showpieces(run)}
     cards = []
-    for row, defence, _ in picked(run, count):
-        photo, about = seen_photo(run, row, album), shortfall(run, row, defence, album.class_name)
-        if row["defences"][defence].get("certified"):
+    picks = picked(run, count)
+    for row, defence, _ in picks:
+        photo, outcome = seen_photo(run, row, album), row["defences"][defence]
+        proved, about = bool(outcome.get("certified")), shortfall(run, row, defence, album.class_name)
+        if outcome.get("weakest"):
+            photo = _with_weakest(photo, outcome["weakest"], run.threat(defence).boxes[0], proved)
+            about = weak_point(outcome["weakest"], proved, level_masks(run.cover(defence))) if proved else about
+        elif proved:
             photo, about = _with_patch(photo, covers[defence], row["image"])
         said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], album) for s in run.defences}
         tone, words = said[defence]
         cards.append(_card(album.title(row), {"": photo}, (tone, f"{defence}: {words}"), about, said))
-    return Exhibition(run, _photo_words(run) if cards else "", cards)
+    return Exhibition(run, _photo_words(run, picks), cards)
 
 
-def _photo_words(run: Run) -> str:
+def _photo_words(run: Run, picks: Sequence[tuple[Row, str, str]]) -> str:
     """What the cards of a run show; a test that proves nothing is not called a certificate."""
-    kinds = [run.guarantee(defence) for defence in showpieces(run)]
+    framed = [bool(row["defences"][defence].get("weakest")) for row, defence, _ in picks]
+    words = [FRAMED] if any(framed) else []
+    kinds = {run.guarantee(defence) for (_, defence, _), known in zip(picks, framed, strict=True) if not known}
     if any(kind.proved for kind in kinds):
-        return f"Certified photos {DRAWN} The proof holds for every other place, too. {UNKNOWN}"
-    return f"Photos that pass the published test {DRAWN} {UNKNOWN}" if Guarantee.PUBLISHED in kinds else ""
+        words.append(f"Certified photos {DRAWN} The proof holds for every other place, too. {UNKNOWN}")
+    elif Guarantee.PUBLISHED in kinds:
+        words.append(f"Photos that pass the published test {DRAWN} {UNKNOWN}")
+    return " ".join(words)
+
+
+def _with_weakest(photo: Image.Image, weakest: Row, patch: Size, proved: bool) -> Image.Image:
+    """A photo with frames where its proof is weakest, or where it failed."""
+    return with_frames(photo, [patches_in(place, patch) for place in weakest["places"]], BLUE if proved else RED)
 
 
 def _with_patch(photo: Image.Image, cover: Cover | None, name: str) -> tuple[Image.Image, str]:
@@ -252,7 +271,10 @@ def _clean_photo(attack: Run, row: Row, runs: Sequence[Run], album: Album) -> Im
 
 def _attack_card(attack: Run, row: Row, clean: Image.Image | None, album: Album) -> Markup:
     picture, defence, corner = saved_picture(attack, row), row["defence"], row.get("corner")
-    framed = with_frame(picture, (corner[0], corner[1]), attack.threat(defence).boxes[0]) if corner else picture
+    framed = picture
+    if corner:
+        place = (corner[0], corner[0] + 1, corner[1], corner[1] + 1)
+        framed = with_frames(picture, [patches_in(place, attack.threat(defence).boxes[0])])
     pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
     said = f"answers {album.class_name(row['answer'])}{', with an alert' if row['alert'] else ''}"
     tone = "wrong" if row["broken"] else "alert" if row["alert"] else "unproved"

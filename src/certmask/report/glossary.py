@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from certmask.certificate import Guarantee
+from certmask.certificate import BASES, Guarantee
 
 TERMS = {
     "patch": "A rectangle of the model's input whose pixels the attacker chooses freely. Its size is known, its place "
@@ -14,6 +14,17 @@ TERMS = {
     "jury": "The masks that hide the patch at one place. Under them the classifier sees the same pixels with and "
     "without the patch, so the patch cannot change how its own jury votes; it may change every other vote.",
     "district": "All places with the same jury. A proof looks at every district, and so at every place.",
+    "place": "A district or, where a cover has several levels, a rectangle of the patch's places that masks of every "
+    "level hide: all its places are judged together.",
+    "level": "Masks of one size. Where a cover has several levels, every place and every pair of places is judged by "
+    "large masks first, which are few; where their vote is not clear, by smaller ones, which hide less.",
+    "lead": "By how much a class is ahead of the next one, on average over the votes that judge a place: from 0 to 1 "
+    "where probabilities are averaged. Negative: another class is ahead.",
+    "basis": f"What an answer rests on. Unanimous: {BASES['unanimous']}. Unbeaten: {BASES['unbeaten']}, under votes "
+    f"that hide both. Bare, or majority: no place is unbeaten, so that the unmasked picture answers, or what most "
+    "places claim; such an answer is never certified.",
+    "weakest": "The place, or pair of places, at which the true class leads by least in a proof, with the level that "
+    "settled it; where there is no proof, the place at which it failed. An attacker may want to begin there.",
     "vote": "The class that the classifier names under one mask, or under two at once.",
     "dissent": "Votes, under one mask each, for another class than the defence answers.",
     "pairs, duels": "Two masks at once. Where districts disagree about the class, two of them duel: the votes under a "

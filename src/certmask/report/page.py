@@ -99,7 +99,7 @@ def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
     tested = [line for line in chapter.lines if line.certified]
     masked = [line for line in tested if line.guarantee.proved and line.masks]
     return [
-        html_table(chapter.table),
+        *map(html_table, chapter.tables),
         *(tag("p", line, class_="caution") for line in chapter.cautions),
         *([_picture(BARS, share_figure, tested)] if tested else []),
         *([_picture(DISSENT, dissent_figure, chapter.run, masked)] if masked else []),

@@ -23,7 +23,7 @@ BLUE, GREEN, ORANGE, GREY = "#0072b2", "#009e73", "#d55e00", "#8a8a8a"
 PALETTE = (BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours: distinct to colour-blind readers."""
 
-MARKERS = "osD^vPX"
+MARKERS, ZOOM = "osD^vPX", "*"
 COLOUR = {Guarantee.RECOVERY: BLUE, Guarantee.DETECTION: GREEN, Guarantee.PUBLISHED: GREY}
 TITLE = {
     Guarantee.RECOVERY: "certified recovery",
@@ -149,11 +149,12 @@ def _price_marks(
     for number, (line, ring) in enumerate(zip(lines, rings(passes, shares), strict=True)):
         low, high = line.certified.interval if line.certified else (0.0, 0.0)
         colour, x, y = PALETTE[number % len(PALETTE)], passes[number], shares[number]
-        marker = MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
+        marker = ZOOM if line.levels > 1 else MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
         axes.plot([x, x], [100 * low, 100 * high], color=colour, lw=1.2, alpha=0.55, zorder=2)
         look: dict[str, Any] = {"mfc": "none", "mew": 1.6} if ring else {"mec": "white"}
-        axes.plot([x], [y], marker, color=colour, ms=MARK + 6 * ring, zorder=3, **look)
-        axes.plot([], [], marker, color=colour, ms=MARK, mec="white", label=plot_text(names[number]))
+        size = 1.8 * MARK if line.levels > 1 else MARK
+        axes.plot([x], [y], marker, color=colour, ms=size + 6 * ring, zorder=3, **look)
+        axes.plot([], [], marker, color=colour, ms=size, mec="white", label=plot_text(names[number]))
 
 
 def price_caption(lines: Sequence[Figures]) -> str:
@@ -161,6 +162,8 @@ def price_caption(lines: Sequence[Figures]) -> str:
     line, panels = lines[0], _price_panels(lines)
     where = f"{line.model} on {line.data}, {line.patch[0]}×{line.patch[1]} patch"
     words = [f"The price of a proof ({TITLE[line.guarantee]}): {where}.", "Vertical: 95 % intervals."]
+    if any(line.levels > 1 for line in lines):
+        words.append("Stars: covers of several levels, where small masks are asked only if large ones leave doubt.")
     if any(len(frontier(passes, shares)) > 1 for _, passes, shares in panels):
         words.append("Dashed: what no cheaper defence reaches.")
     if any(any(rings(passes, shares)) for _, passes, shares in panels):
@@ -220,7 +223,8 @@ def _dissent_panel(axes: Axes, run: Run, line: Figures) -> None:
     unproved = [places.count((place, False)) for place in bins]
     axes.bar(bins, proved, width=0.9, color=BLUE, label="proved")
     axes.bar(bins, unproved, bottom=proved, width=0.9, color="0.78", label="not proved")
-    axes.set(xlabel=f"dissenting masks of {line.masks or 0:,}", ylabel="images", title=plot_text(line.defence, NAME))
+    masks = "those asked" if line.levels > 1 else f"{line.masks or 0:,}"
+    axes.set(xlabel=f"dissenting masks of {masks}", ylabel="images", title=plot_text(line.defence, NAME))
     axes.set_xticks(bins, [dissent_range(place, line.masks or 0) for place in bins])
     axes.set_ylim(0, 1.05 * max(map(sum, zip(proved, unproved, strict=True))))
     axes.tick_params(axis="x", labelsize=8, rotation=0 if len(bins) < 8 else 40)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from certmask.certificate import Guarantee
+from certmask.certificate import BASES, Guarantee
 from certmask.results.file import Row
 from certmask.results.run import Run
 
@@ -20,12 +20,32 @@ def shortfall(run: Run, row: Row, defence: str, class_name: Callable[[int], str]
     right = outcome["label"] == row["label"]
     reasons = [] if right else [f"answers {class_name(outcome['label'])} without any patch"]
     cover = run.cover(defence)
-    reasons += [_votes(run.defences[defence]["rule"], cover["masks"], outcome, right)] if cover else []
+    if outcome.get("weakest"):
+        reasons.append(weak_point(outcome["weakest"], False, level_masks(cover)))
+    elif cover:
+        reasons.append(_votes(run.defences[defence]["rule"], cover["masks"], outcome, right))
+    if outcome.get("basis"):
+        reasons.append(f"the answer is {outcome['basis']} ({BASES[outcome['basis']]})")
     bare = [row["defences"][name]["label"] for name in run.defences if run.guarantee(name) is Guarantee.NONE]
     if bare:
         wrong = bare[0] != row["label"]
         reasons.append("the undefended answer is wrong already" if wrong else "the undefended answer is right")
     return "; ".join(reasons or ["why is not on record"])
+
+
+def level_masks(cover: Row | None) -> list[list[int]]:
+    """The size of each level's masks, coarse to fine; none for a cover of one level."""
+    return [level["mask"] for level in (cover or {}).get("levels", [])]
+
+
+def weak_point(weakest: Row, proved: bool, levels: Sequence[Sequence[int]]) -> str:
+    """Where a proof is weakest, or fails, and by how much; ``levels`` are the masks' sizes, coarse to fine."""
+    where = "place" if len(weakest["places"]) == 1 else "pair of places"
+    lead, level = f"{weakest['lead']:.2f}".replace("-", "−"), weakest["level"]
+    said = f"the proof {'is weakest' if proved else 'fails'} at this {where} (lead {lead}"
+    if level >= len(levels):
+        return f"{said})"
+    return f"{said}, judged by masks of {levels[level][0]}×{levels[level][1]}, level {level + 1} of {len(levels)})"
 
 
 def _votes(rule: Row, masks: int, outcome: Row, right: bool) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from certmask.certificate import BASES
 from certmask.errors import ResultsError
 from certmask.report import tables
 from certmask.report.tables import Table, brief_table, full_table, markdown_text
@@ -22,6 +23,7 @@ T = TypeVar("T")
 FIGURES_NOTE = (
     "In brackets: 95 % confidence intervals (Wilson). Milliseconds: passes × the run's mean time of one pass."
 )
+BASES_NOTE = " ".join(f"{basis.capitalize()}: {meaning}." for basis, meaning in BASES.items())
 CONTESTS_NOTE = (
     "Each row compares two defences on the very same images (same pixels, same label), same guarantee, same patch. "
     "p: how likely a split at least this uneven is by chance; Holm: corrected for the number of rows."
@@ -34,7 +36,10 @@ ATTACKS_NOTE = (
 
 @dataclass(frozen=True)
 class Chapter(Generic[T]):
-    """One results file: its figures in tables for a page and for a terminal, what they say, what to beware of."""
+    """One results file: its figures in tables for a page and for a terminal, what they say, what to beware of.
+
+    ``bases`` is a table of what answers rest on, where that is on record.
+    """
 
     run: Run
     lines: list[T]
@@ -43,6 +48,12 @@ class Chapter(Generic[T]):
     brief: Table
     sentences: list[str]
     cautions: list[str]
+    bases: Table | None = None
+
+    @property
+    def tables(self) -> list[Table]:
+        """All that a page shows."""
+        return [self.table, *([self.bases] if self.bases else [])]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -61,7 +72,15 @@ def certified_chapter(run: Run) -> Chapter[Figures]:
     done = f"{len(run.rows)} of {data['images']} images, {data['name']}"
     title = f"{run.path.name}: {done}, {model['name']} {model['precision']}; {columns.UNITS}"
     table = full_table(caption(run, lines), shown, lines, [FIGURES_NOTE])
-    return Chapter(run, lines, shown, table, brief_table(title, shown, lines), proved(lines), cautions(run))
+    brief = brief_table(title, shown, lines)
+    return Chapter(run, lines, shown, table, brief, proved(lines), cautions(run), _bases_table(lines))
+
+
+def _bases_table(lines: Sequence[Figures]) -> Table | None:
+    """What answers rest on, for the defences that recorded it."""
+    known = [line for line in lines if line.bases]
+    shown = [*(column for column in columns.COLUMNS if column.key == "defence"), *columns.BASIS_COLUMNS]
+    return full_table("What answers rest on", shown, known, [BASES_NOTE]) if known else None
 
 
 def attacked_chapter(run: Run) -> Chapter[AttackFigures]:
@@ -124,17 +143,17 @@ def markdown(report: Report) -> str:
     parts = ["# What was proved\n", *(f"**{markdown_text(line)}**\n" for line in report.broken)]
     for chapter in report.chapters:
         words = [setting(chapter.run, chapter.lines), *chapter.sentences, *chapter.cautions]
-        parts += _markdown_section(chapter.run, words, chapter.table)
+        parts += _markdown_section(chapter.run, words, chapter.tables)
     if report.contests:
         parts.append(tables.markdown_table(report.contests_table))
     for attack in report.attacks:
-        parts += _markdown_section(attack.run, attack.sentences, attack.table)
+        parts += _markdown_section(attack.run, attack.sentences, attack.tables)
     return "\n".join([*parts, f"{markdown_text(LIMITS)}\n"])
 
 
-def _markdown_section(run: Run, words: Sequence[str], table: Table) -> list[str]:
+def _markdown_section(run: Run, words: Sequence[str], shown: Sequence[Table]) -> list[str]:
     paragraphs = [f"{markdown_text(line)}\n" for line in words]
-    return [f"## {markdown_text(run.name)}\n", *paragraphs, tables.markdown_table(table)]
+    return [f"## {markdown_text(run.name)}\n", *paragraphs, *map(tables.markdown_table, shown)]
 
 
 def latex(report: Report) -> str:
@@ -142,7 +161,7 @@ def latex(report: Report) -> str:
     needs = "% Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
     warnings = [f"\\textbf{{{tables.latex_text(line)}}}\n" for line in report.broken]
     paired = [report.contests_table] if report.contests else []
-    shown = [*(c.table for c in report.chapters), *paired, *(a.table for a in report.attacks)]
+    shown = [*(table for c in report.chapters for table in c.tables), *paired, *(a.table for a in report.attacks)]
     return "\n".join([needs, *warnings, *map(tables.latex_table, shown)])
 
 

@@ -5,14 +5,16 @@ A new figure is one row in a table of columns: terminal, Markdown, page, LaTeX, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any, Generic, TypeVar
 
-from certmask.certificate import Guarantee
+from certmask.certificate import BASES, Guarantee
 from certmask.covers.cover import cover_text
 from certmask.errors import ResultsError
 from certmask.results.clusters import is_right
+from certmask.results.file import Row
 from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
 from certmask.results.run import Run
 from certmask.results.statistics import Contest, Share
@@ -26,7 +28,8 @@ class Figures:
     """One defence over all images of a run.
 
     None stands where there is no such figure: a rule that promises nothing certifies nothing and needs no masks, and
-    another defence may have none. Times are estimates: passes, times the run's mean time of one pass.
+    another defence may have none. Times are estimates: passes, times the run's mean time of one pass. ``bases`` has the
+    share of answers that rest on each basis, for rules that recorded it.
     """
 
     run: str
@@ -45,8 +48,11 @@ class Figures:
     answer_passes: float
     proof_passes: float | None
     proved_passes: float | None
+    proved_median: float | None
     unproved_passes: float | None
     pass_milliseconds: float | None
+    levels: int
+    bases: Mapping[str, Share]
 
     @property
     def images(self) -> int:
@@ -76,6 +82,7 @@ def _figures(run: Run, defence: str) -> Figures:
     found, images = [row["defences"][defence] for row in run.rows], len(run.rows)
     proves = guarantee is not Guarantee.NONE
     prices = [(o["certified"], o["certificate_passes"]) for o in found] if proves else []
+    completed = [passes for proved, passes in prices if proved]
     return Figures(
         run=run.name,
         model=run.model["name"],
@@ -92,10 +99,19 @@ def _figures(run: Run, defence: str) -> Figures:
         false_alerts=Share(sum(o["alert"] for o in found), images),
         answer_passes=sum(o["passes"] for o in found) / images,
         proof_passes=_mean([passes for _, passes in prices]),
-        proved_passes=_mean([passes for proved, passes in prices if proved]),
+        proved_passes=_mean(completed),
+        proved_median=median(completed) if completed else None,
         unproved_passes=_mean([passes for proved, passes in prices if not proved]),
         pass_milliseconds=run.pass_milliseconds,
+        levels=len(cover.get("levels", ())) if cover else 0,
+        bases=_bases(found),
     )
+
+
+def _bases(found: Sequence[Row]) -> dict[str, Share]:
+    """The share of answers with each basis; nothing where none is on record."""
+    said = [outcome.get("basis", "") for outcome in found]
+    return {basis: Share(said.count(basis), len(said)) for basis in BASES} if any(said) else {}
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -157,7 +173,7 @@ class Column(Generic[T]):
     """One figure: its key in CSV and JSON, its kind, its value, and its headings.
 
     ``heading`` (under ``group``) is for pages and papers, ``brief`` for a terminal, with line breaks; without one, the
-    column is not shown there.
+    column is not shown there. ``note`` qualifies the figure on a page.
     """
 
     key: str
@@ -166,6 +182,7 @@ class Column(Generic[T]):
     heading: str = ""
     group: str = ""
     brief: str = ""
+    note: Callable[[T], str] = lambda _: ""
 
     def short(self, item: T) -> str:
         """As a terminal prints it."""
@@ -173,7 +190,10 @@ class Column(Generic[T]):
 
     def long(self, item: T) -> tuple[str, str]:
         """As a page prints it: the figure and what qualifies it."""
-        return (NOTHING, "") if (value := self.value(item)) is None else self.kind.long(value)
+        if (value := self.value(item)) is None:
+            return NOTHING, ""
+        figure, note = self.kind.long(value)
+        return figure, note or self.note(item)
 
 
 JSON_ALIASES = {"passes_to_answer": "passes", "passes_to_prove": "certificate_passes"}
@@ -191,6 +211,15 @@ def csv_record(columns: Sequence[Column[T]], item: T) -> dict[str, Any]:
     fields = (column.kind.fields(column.key, column.value(item)) for column in columns)
     return {key: value for field in fields for key, value in field.items()}
 
+
+RESTS = "share of answers, %"
+BASIS_COLUMNS: list[Column[Figures]] = [
+    Column("unanimous_answers", SHARE, lambda f: f.bases.get("unanimous"), "unanimous", RESTS),
+    Column("unbeaten_answers", SHARE, lambda f: f.bases.get("unbeaten"), "unbeaten", RESTS),
+    Column("bare_answers", SHARE, lambda f: f.bases.get("bare"), "bare", RESTS),
+    Column("majority_answers", SHARE, lambda f: f.bases.get("majority"), "majority", RESTS),
+]
+"""What the answers of a defence rest on; in a table of their own where they are shown."""
 
 SHARES, PASSES, TIMES = "share of images, %", "passes per image", "ms per image, estimated"
 COLUMNS: list[Column[Figures]] = [
@@ -213,12 +242,15 @@ COLUMNS: list[Column[Figures]] = [
     Column("masks", COUNT, lambda f: f.masks, "masks"),
     Column("passes_to_answer", AMOUNT, lambda f: f.answer_passes, "to answer", PASSES, "passes,\nanswer"),
     Column("passes_to_prove", AMOUNT, lambda f: f.proof_passes, brief="passes,\nproof"),
-    Column("passes_to_prove_if_proved", AMOUNT, lambda f: f.proved_passes, "to prove: proved", PASSES),
+    Column("passes_to_prove_if_proved", AMOUNT, lambda f: f.proved_passes, "to prove: proved", PASSES,
+           note=lambda f: f"median {f.proved_median:,g}"),
+    Column("passes_to_prove_if_proved_median", AMOUNT, lambda f: f.proved_median),
     Column("passes_to_prove_if_not", AMOUNT, lambda f: f.unproved_passes, "to prove: not proved", PASSES),
     Column("estimated_milliseconds_to_answer", AMOUNT, lambda f: f.milliseconds(f.answer_passes), "to answer", TIMES),
     Column("estimated_milliseconds_to_prove", AMOUNT, lambda f: f.milliseconds(f.proof_passes), "to prove", TIMES),
     Column("images", COUNT, lambda f: f.images, "images"),
     Column("cover", WORDS, lambda f: f.cover),
+    *(replace(column, heading="") for column in BASIS_COLUMNS),
 ]  # fmt: skip
 """One row per figure of a defence."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certmask.certificate import NO_CLASS, Decision, Guarantee
-from certmask.errors import GeometryError, ResultsError
+from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee
+from certmask.errors import GeometryError, ResultsError, any_of
 from certmask.results.file import Row, read_results
 from certmask.threat import Size, Threat, threat_from
 
@@ -25,7 +25,10 @@ COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
+WEAKEST: Shape = {"places": list, "level": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
+LAST_RESORTS = ("bare", "majority")
+"""What an answer rests on that no certificate speaks of."""
 GOING_ON: Mapping[str, Shape] = {"certify": {"input_sha256": str}, "attack": {"attempt": str}}
 """What whoever goes on with a run reads in its rows, beside what every reader does."""
 
@@ -206,6 +209,7 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
+        _check_basis(outcome, f"{name!r} in {where}")
         # No patch at all is one of the attacks that a certificate speaks of.
         answer = Decision(outcome["label"], outcome["alert"])
         alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
@@ -214,6 +218,21 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
                 f"expected a certified clean image to be answered as promised, got {row['image']!r} under {name!r} "
                 f"answered {outcome['label']}{' with an alert' if outcome['alert'] else ''} in {where}"
             )
+
+
+def _check_basis(outcome: Row, where: str) -> None:
+    """What an answer rests on and where its proof is weakest, which earlier files do not say."""
+    basis, weakest = outcome.get("basis", ""), outcome.get("weakest")
+    if basis not in ("", *BASES):
+        raise ResultsError(f"expected basis to be {any_of(list(BASES))} for {where}, got {basis!r}")
+    if outcome.get("certified") and basis in LAST_RESORTS:
+        raise ResultsError(f"expected a certified answer to rest on its places, got a {basis} one for {where}")
+    if weakest is not None:
+        _check(weakest, WEAKEST, f"the weakest place of {where}")
+        places, lead = weakest["places"], weakest.get("lead")
+        boxes = all(isinstance(box, list) and len(box) == 4 and all(_fits(e, int) for e in box) for box in places)
+        if not boxes or len(places) not in (1, 2) or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
+            raise ResultsError(f"expected one or two boxes and a lead as the weakest place of {where}, got {weakest!r}")
 
 
 def _check_answer(fields: Row, key: str, where: str) -> None:

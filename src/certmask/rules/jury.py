@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from certmask.certificate import Place
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
@@ -15,7 +16,7 @@ from certmask.rules.levels import Levels, PoolsOf, jury_levels
 from certmask.rules.proof import Prover
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_of
 from certmask.rules.rule import Asking, Rule
-from certmask.rules.verdicts import LAST, Pools, settled
+from certmask.rules.verdicts import LAST, Pools, judged, settled
 from certmask.votes import BoolArray, Votes
 
 Thresholds = float | Sequence[float]
@@ -73,33 +74,53 @@ class JuryRule(Rule):
         return self.thresholds
 
     def claims(self, votes: Votes) -> Asking[IntArray]:
+        claims, _ = yield from self._judged_places(votes)
+        return claims.reshape(votes.store.pictures, -1)
+
+    def places(self, votes: Votes) -> Asking[list[tuple[Place, ...]]]:
+        levels, (claims, at) = self.levels(votes), (yield from self._judged_places(votes))
+        leads = np.empty(len(claims))
+        for level in np.unique(at).tolist():
+            (own,) = np.nonzero(at == level)
+            pools = Pools(own // levels.places, levels.claim_pools(own % levels.places, level))
+            leads[own] = judged(self.aggregate, votes, pools).low / pools.sizes
+        boxes, said = levels.boxes.tolist(), zip(claims.tolist(), leads.tolist(), at.tolist(), strict=True)
+        found = [
+            Place(tuple(boxes[n % levels.places]), levels.jury(n % levels.places, level), claim, lead, level)
+            for n, (claim, lead, level) in enumerate(said)
+        ]
+        return [tuple(found[n : n + levels.places]) for n in range(0, len(found), levels.places)]
+
+    def _judged_places(self, votes: Votes) -> Asking[tuple[IntArray, IntArray]]:
+        """``D(t)`` of every place of every picture, ``[pictures · places]``, and the level that settled it."""
         levels = self.levels(votes)
         places = np.tile(np.arange(levels.places), votes.store.pictures)
         pictures = np.repeat(votes.everyone, levels.places)
         bars = bars_of(self.claim_thresholds, levels)
-        found = yield from self._verdicts(votes, pictures, places, levels.claim_pools, bars)
-        return found.reshape(-1, levels.places)
+        return (yield from self._verdicts(votes, pictures, places, levels.claim_pools, bars))
 
     def duels(self, votes: Votes, pictures: IntArray, pairs: IntArray) -> Asking[IntArray]:
         """``R(t, u)`` of pairs of places ``[n, 2]`` of pictures ``[n]``: the class that votes name which hide both."""
         levels = self.levels(votes)
         bars = bars_of(self.thresholds, levels)
-        return (yield from self._verdicts(votes, pictures, pairs, levels.pair_pools, bars))
+        outcomes, _ = yield from self._verdicts(votes, pictures, pairs, levels.pair_pools, bars)
+        return outcomes
 
     def _verdicts(
         self, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
-    ) -> Asking[IntArray]:
-        """The verdict on each thing, a place or a pair of them, of the first level that settles it."""
-        verdicts = np.empty(len(things), dtype=np.int64)
+    ) -> Asking[tuple[IntArray, IntArray]]:
+        """The verdict on each thing, a place or a pair of them, of the first level that settles it; and which it is."""
+        verdicts, levels = np.empty(len(things), dtype=np.int64), np.empty(len(things), dtype=np.int64)
         left = np.arange(len(things))
         for level, bar in enumerate((*bars, LAST)):
             pools = Pools(pictures[left], pools_of(things[left], level))
             yield votes.ask(pools.passes, pools.pictures)
             verdicts[left], clear = settled(self.aggregate, votes, pools, bar)
+            levels[left] = level
             left = left[~clear]
             if not len(left):
                 break
-        return verdicts
+        return verdicts, levels
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         return (yield from self.proving(votes, labels)).holds

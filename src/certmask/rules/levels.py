@@ -51,6 +51,11 @@ class Levels:
         first = 0 if self.pooled else level
         return np.concatenate([self._singles[one.juries[places]] for one in self.levels[first : level + 1]], axis=-1)
 
+    def jury(self, place: int, level: int) -> tuple[int, ...]:
+        """The masks whose votes judge a place at a level."""
+        levels = self.levels[0 if self.pooled else level : level + 1]
+        return tuple(dict.fromkeys(int(mask) for one in levels for mask in one.juries[place] if mask >= 0))
+
     def pair_pools(self, places: IntArray, level: int) -> IntArray:
         """The passes that judge pairs of places ``[n, 2]`` at a level: ``[n, members]``, filled up with -1."""
         levels = self.levels[0 if self.pooled else level : level + 1]

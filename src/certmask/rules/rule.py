@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Weakest
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Place, Weakest
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
@@ -99,6 +99,16 @@ class Rule(ABC):
         singles = votes.ballot.singles[None]
         yield votes.ask(singles)
         return votes.heads(singles).labels
+
+    def places(self, votes: Votes) -> Asking[list[tuple[Place, ...]]]:
+        """What each hypothesis claims, how sure that is and who settled it, picture by picture."""
+        singles, boxes = votes.ballot.singles[None], [tuple(box) for box in votes.cover.reaches.tolist()]
+        yield votes.ask(singles)
+        heads = votes.heads(singles)
+        return [
+            tuple(Place(box, (mask,), *said) for mask, (box, *said) in enumerate(zip(boxes, *of_all, strict=True)))
+            for of_all in zip(heads.labels.tolist(), heads.lead.tolist(), strict=True)
+        ]
 
     def __repr__(self) -> str:
         parameters = ", ".join(f"{k}={v!r}" for k, v in self.describe().items() if k not in ("rule", "guarantee"))

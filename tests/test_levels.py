@@ -1,0 +1,237 @@
+"""Levels against the plain-Python reference: what is decided, what is proved, where it is weakest, what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+import reference_rules as reference
+import torch
+from game import HARD, LEADS, Table, certifying, deciding, line_zoom, play
+from members import ZOOMING
+from tables import as_votes, by_reference, judges_of, places_of, random_table
+
+from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee, Weakest
+from certmask.covers import Cover, default_cover, spread_cover, stacked_cover, zoom_cover
+from certmask.geometry import IntArray
+from certmask.rules import AGGREGATES, JuryDetection, JuryRecovery, MeanLogProbability, PatchCleanser, Rule
+from certmask.rules.rule import Asking, Proofs, answer
+from certmask.rules.tournament import unbeaten
+from certmask.threat import Patch
+from certmask.votes import Votes
+
+torch.set_num_threads(1)
+
+ONE = Patch(1, 1)
+COVERS = [
+    line_zoom(4, (4, [0]), (2, [0, 2]), (1, [0, 1, 2, 3])),
+    line_zoom(5, (3, [0, 2]), (2, range(4)), patch=2),
+    stacked_cover([line_zoom(5, (3, [0, 3])).levels[0], spread_cover((1, 5), ONE, (1, 2), (1, 2))]),
+    zoom_cover((4, 3), ONE, (2, 3), 1),
+    line_zoom(3, (1, [0, 1, 2]), (1, [0, 1, 2])),
+]
+
+
+def silenced(table: dict[tuple[int, int], list[float]], rng: Random) -> dict[tuple[int, int], list[float]]:
+    """The same, with a few votes that gave no numbers."""
+    rate = rng.choice([0.0, 0.05, 0.5])
+    return {one: [0.0] * len(row) if rng.random() < rate else row for one, row in table.items()}
+
+
+RULES = [
+    *ZOOMING,
+    *(
+        JuryRecovery(aggregate=kind(), thresholds=(0.9, 0.4, 0.2), claim_thresholds=0.3, margin=0.07)
+        for kind in AGGREGATES.values()
+    ),
+    *(JuryDetection(kind(), thresholds=0.4, pooled=True, margin=0.07) for kind in AGGREGATES.values()),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_levels_agree_with_the_reference(rule: Rule) -> None:
+    """40 seeded tables per rule, some with silent votes: same class, alert, basis and certificate."""
+    rng, outcomes = Random(21), Counter[tuple[bool, bool]]()
+    smooth = isinstance(getattr(rule, "aggregate", None), MeanLogProbability)
+    for _ in range(40):
+        cover, label = rng.choice(COVERS), rng.randrange(4)
+        table = silenced(random_table(cover, label, smooth, rng), rng)
+        votes = as_votes(cover, table)
+        decision, proved = rule.decide(votes), rule.certify(votes, label).holds
+        found = reference.Recovered((decision.label, decision.alert), decision.basis)
+        assert (found, proved) == by_reference(rule, cover, table, label), (cover, table)
+        outcomes[decision.label == label and not decision.alert, proved] += 1
+    assert outcomes[False, False] > 4
+    assert outcomes[True, True] > 4
+
+
+# ------------------------------------------------------------------------------------------------------ proofs
+
+
+def proofs(rule: Rule, votes: Votes, label: int) -> Weakest:
+    """Where a rule's proof about one picture is weakest."""
+    found: Proofs = answer(rule.proving(votes, np.array([label])), votes)
+    assert found.holds.tolist() == [rule.certify(votes, label).holds]
+    assert found.weakest[0] is not None
+    return found.weakest[0]
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["replaced", "pooled"])
+@pytest.mark.parametrize("kind", [JuryDetection, JuryRecovery])
+def test_the_weakest_place_is_the_weakest(kind: type[JuryDetection | JuryRecovery], pooled: bool) -> None:
+    """Over all questions, of the level that settled each; where a proof fails, the lead there is not positive."""
+    rng, seen = Random(22), Counter[bool]()
+    rule = kind(pooled=pooled)
+    for cover, _ in product(COVERS, range(25)):
+        label = rng.randrange(4)
+        table = random_table(cover, label, True, rng)
+        weakest = proofs(rule, as_votes(cover, table), label)
+        leads = judges_of(rule, cover).leads(places_of(cover, "aligned"), table, label, 0.0)
+        settled = {about: own[-1] for about, own in leads.items()}
+        least = min(lead for lead, _ in settled.values())
+        seen[least > 0] += 1
+        if least <= 0:
+            assert weakest.lead <= 0
+            continue
+        boxes = [tuple(box) for box in cover.boxes.tolist()]
+        own, level = settled[tuple(boxes.index(box) for box in weakest.places)]
+        assert (level, own > 0) == (weakest.level, True)
+        one_vote = not pooled and all(len(parts) == 1 for parts in cover.level_grids)
+        if one_vote:
+            assert weakest.lead == pytest.approx(float(least), abs=1e-6)
+            assert own == pytest.approx(float(least), abs=1e-6)
+        else:
+            assert 0 < weakest.lead <= float(least) + 1e-6, "a bound from first classes is no more than the lead"
+    assert min(seen.values()) > 20
+
+
+def spent(cover: Cover, rule: Rule, table: Table, otherwise: int = 2) -> tuple[int, int]:
+    """Passes to answer and passes to prove, where all votes but those of the table are ``otherwise``."""
+    answered, cast = play(cover, deciding(rule), LEADS, lambda one: table.get(one, otherwise))
+    assert answered == Decision(2)
+    held, looked = play(cover, certifying(rule, 2), LEADS, lambda one: table.get(one, otherwise))
+    assert held
+    return len(cast), len(looked)
+
+
+def test_a_sure_picture_is_proved_by_the_coarsest_masks() -> None:
+    """2, 3, 6 and 12 masks per axis: 4 passes answer and 10 prove; each doubtful level adds its own."""
+    cover = default_cover(224, 32)
+    assert [len(level) for level in cover.levels] == [4, 9, 36, 144]
+    rule = JuryRecovery()
+    assert spent(cover, rule, {}) == (4, 10)
+    assert spent(cover, JuryDetection(), {}) == (4, 4)
+    coarse = {(i, j): 3 for j in range(4) for i in range(j + 1)}
+    assert spent(cover, rule, coarse) == (4 + 9, 10 + 45)
+    assert spent(cover, rule, {(0, 0): 3})[0] < 13, "one doubtful mask is looked at closer, the others are not"
+
+
+def test_whoever_decides_and_whoever_certifies_see_the_same_numbers() -> None:
+    """Leads beside the threshold by one unit: what a certificate takes as settled, a decision settles."""
+    cover, unit = line_zoom(2, (2, [0]), (1, [0, 1])), 2.0**-24
+    for kind, steps in product(AGGREGATES.values(), (-1, 0, 1)):
+        if kind is MeanLogProbability:
+            continue
+        row = torch.tensor([0.25 - steps * unit, 0.0, 0.75])
+        wrong = torch.tensor([1.0, 0.0, 0.0])
+        singles, doubles = torch.stack([row, wrong, wrong]), wrong.expand(3, 3, 3)
+        votes = Votes.from_table(cover, singles, doubles)
+        bar = 0.5 if kind.name == "mean probability" else 1 - unit * steps
+        rule = JuryRecovery(aggregate=kind(), thresholds=bar, claim_thresholds=bar)
+        settles = steps > 0
+        assert rule.certify(votes, 2).holds == settles
+        assert (rule.decide(votes) == Decision(2)) == settles
+
+
+# ------------------------------------------------------------------------------------------------- the unbeaten
+
+
+def outcomes_of(claims: IntArray, rng: Random, classes: int) -> IntArray:
+    """Who wins each pair's duel, ``[hypotheses, hypotheses]``: one of both, or anyone; circles included."""
+    size, bias = len(claims), rng.random()
+    found = np.array([[rng.randrange(NO_CLASS, classes + 1) for _ in range(size)] for _ in range(size)])
+    for t in range(size):
+        for u in range(t):
+            found[t, u] = claims[rng.choice((t, u))] if rng.random() < bias else found[t, u]
+            found[u, t] = found[t, u]
+    return found
+
+
+def sought(claims: Sequence[IntArray], results: Sequence[IntArray]) -> tuple[list[int], list[int]]:
+    """What the search for unbeaten ones finds in each picture, and how many duels it took."""
+    duels = [0] * len(claims)
+
+    def referee(pictures: IntArray, pairs: IntArray) -> Asking[IntArray]:
+        for picture in pictures:
+            duels[picture] += 1
+        yield from ()
+        return np.array([results[p][t, u] for p, (t, u) in zip(pictures, pairs.tolist(), strict=True)])
+
+    asking = unbeaten(np.stack(claims), np.arange(len(claims)), referee)
+    try:
+        while True:
+            next(asking)
+    except StopIteration as stop:
+        return stop.value.tolist(), duels
+
+
+def test_whoever_is_unbeaten_is_found() -> None:
+    """3,000 seeded pictures, up to four at once: the claim of an unbeaten hypothesis where there is one, else none."""
+    rng, seen, most = Random(5), Counter[bool](), 0.0
+    for _ in range(1200):
+        size, classes = rng.randint(2, 12), rng.randint(2, 4)
+        together = range(rng.randint(1, 4))
+        claims = [np.array([rng.randrange(NO_CLASS, classes) for _ in range(size)]) for _ in together]
+        results = [outcomes_of(own, rng, classes) for own in claims]
+        found, duels = sought(claims, results)
+        for own, result, claim, spent_here in zip(claims, results, found, duels, strict=True):
+            if len(set(own.tolist()) - {NO_CLASS}) < 2:
+                continue
+            expected = reference.recovered(own.tolist(), lambda t, u, won=result: int(won[t, u]), "majority", NO_CLASS)  # type: ignore[misc]
+            assert claim == (expected.decision[0] if expected.basis == "unbeaten" else NO_CLASS)
+            assert sought([own], [result]) == ([claim], [spent_here]), "alone as in company"
+            assert spent_here <= size * (size - 1)
+            most = max(most, spent_here / size)
+            seen[expected.basis == "unbeaten"] += 1
+    assert min(seen.values()) > 500
+    assert most > 1.5, "the bound is not idle"
+
+
+# -------------------------------------------------------------------------------------------------------- basis
+
+
+@pytest.mark.parametrize(
+    "rule", [JuryRecovery(), JuryRecovery(last_resort="majority"), PatchCleanser(last_resort="bare")], ids=repr
+)
+def test_an_answer_says_what_it_rests_on(rule: JuryRecovery | PatchCleanser) -> None:
+    """All claims one class, and no duel; one that no other beats; nobody, and the last resort has the word."""
+    cover = line_zoom(3, (1, [0, 1, 2]))
+    circle = {(0, 0): 0, (1, 1): 1, (2, 2): 2, (0, 1): 0, (1, 2): 1, (0, 2): 2, (-1, -1): 1}
+    tables: dict[str, Table] = {
+        "unanimous": {(0, 0): 1, (1, 1): 1, (2, 2): 1},
+        "unbeaten": {**circle, (0, 2): 0, (1, 2): 2},
+        rule.last_resort: circle,
+    }
+    answers = {"unanimous": 1, "unbeaten": 0, "bare": 1, "majority": 0}
+    for basis, table in tables.items():
+        decision, cast = play(cover, deciding(rule), HARD, table.__getitem__)
+        assert (decision, decision.basis) == (Decision(answers[basis]), basis)
+        assert ((-1, -1) in cast) == (basis == "bare")
+        assert (basis == "unanimous") == all(i == j for i, j in cast)
+    assert set(tables) < set(BASES)
+
+
+def test_a_silent_bare_picture_leaves_the_word_to_the_majority() -> None:
+    """And where every vote is silent, there is no class, and an alert."""
+    cover, rule = line_zoom(2, (1, [0, 1])), JuryRecovery()
+    silent = len(HARD)
+    palette = torch.cat([HARD, torch.zeros(1, 3)])
+    for claims, expected in (((0, 1), Decision(0)), ((silent, silent), Decision(NO_CLASS, alert=True))):
+        table = {(0, 0): claims[0], (1, 1): claims[1], (0, 1): 2, (-1, -1): silent}
+        decision, _ = play(cover, deciding(rule), palette, table.__getitem__)
+        assert (decision, decision.basis) == (expected, "majority")
+        assert rule.guarantee is Guarantee.RECOVERY

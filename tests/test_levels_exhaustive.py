@@ -1,0 +1,241 @@
+"""Levels by enumeration: covers of two and three levels, certified tables, every attack that can reach a rule.
+
+The attacker may turn every pass without a mask that hides the patch, those that decide whether to look closer included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from game import (
+    HARD,
+    LEADS,
+    QUIET,
+    SOFT,
+    Table,
+    attacker,
+    certified,
+    deciding,
+    every_attack,
+    keeps,
+    line_zoom,
+    plays,
+    seen_by_jury,
+    some_attacks,
+    total,
+)
+from members import ZOOMING, told_apart
+from torch import Tensor
+
+from certmask.certificate import Decision
+from certmask.covers import Cover, custom_cover, spread_cover, stacked_cover, zoom_cover
+from certmask.geometry import IntArray, Mask
+from certmask.rules import (
+    AGGREGATES,
+    Aggregate,
+    JuryDetection,
+    JuryRecovery,
+    LabelMajority,
+    MeanLogProbability,
+    MeanProbability,
+    PatchCleanser,
+    Rule,
+)
+from certmask.rules.rule import Asking, majorities
+from certmask.rules.verdicts import Pools, settled
+from certmask.threat import Patch
+from certmask.votes import Votes
+
+torch.set_num_threads(1)
+
+ONE = Patch(1, 1)
+GATED = LEADS[[0, 4, 2]]
+"""Certain for the first class, a lead of one half for it, certain for the last class."""
+
+WHOLE = line_zoom(2, (2, [0]), (1, [0, 1]))
+TWICE = line_zoom(2, (1, [0, 1]), (1, [0, 1]))
+SHARED = line_zoom(3, (2, [0, 2]), (1, [0, 1, 2]))
+"""Two places share a coarse mask; the third one's is the same at both levels."""
+THREE = line_zoom(4, (4, [0]), (2, [0, 2]), (1, [0, 1, 2, 3]))
+JURY = stacked_cover(
+    [custom_cover((1, 3), ONE, [Mask(0, 0, 1, 2), Mask(0, 2, 1, 2)]), spread_cover((1, 3), ONE, (1, 2), (1, 2))]
+)
+"""The finer level judges every place by one mask of each of two grids."""
+
+
+@pytest.mark.parametrize("rule", told_apart(ZOOMING), ids=repr)
+def test_every_attack_on_two_levels(rule: Rule) -> None:
+    """Exhaustive, with ties, silence and leads of exactly the threshold, for the class that loses every tie."""
+    seen = every_attack(WHOLE, rule, LEADS, labels=(2,))
+    seen += total(every_attack(cover, rule, GATED, labels=(2,)) for cover in (TWICE, JURY))
+    assert seen["tables"] >= 4, "unanimity, at least, is certified on every cover"
+    assert seen["attacks"] > 10
+
+
+@pytest.mark.parametrize("aggregate", [kind() for kind in AGGREGATES.values()], ids=lambda one: one.name)
+@pytest.mark.parametrize("pooled", [False, True], ids=["replaced", "pooled"])
+def test_every_attack_on_places_that_share_a_mask(aggregate: Aggregate, pooled: bool) -> None:
+    """Exhaustive, with leads of exactly the threshold."""
+    bar = 0.5 if aggregate.unit == "probability" else 1.0
+    rule = JuryRecovery(aggregate=aggregate, thresholds=bar, claim_thresholds=bar, pooled=pooled)
+    assert every_attack(SHARED, rule, GATED, labels=(2,))["attacks"] > 5
+
+
+@pytest.mark.parametrize(
+    "rule", [JuryRecovery(thresholds=0.5, claim_thresholds=0.5), JuryDetection(pooled=True)], ids=repr
+)
+def test_every_attack_on_three_levels(rule: Rule) -> None:
+    """Exhaustive on four places."""
+    assert every_attack(THREE, rule, GATED, labels=(2,))["attacks"] > 200
+
+
+@pytest.mark.parametrize("thresholds", [(0.0, 0.5), (0.5, 0.0), (1.0, 0.25)], ids=str)
+def test_every_attack_with_a_threshold_for_each_level(thresholds: tuple[float, float]) -> None:
+    """Three levels on two places, the last two of the same masks."""
+    cover = line_zoom(2, (2, [0]), (1, [0, 1]), (1, [0, 1]))
+    for pooled in (False, True):
+        rule = JuryRecovery(thresholds=thresholds, claim_thresholds=thresholds[::-1], pooled=pooled)
+        assert every_attack(cover, rule, LEADS, labels=(2,))["attacks"] > 80
+
+
+def larger() -> list[Cover]:
+    """Two and three levels in two dimensions and on longer lines, patches of several pixels, a small jury."""
+    return [
+        zoom_cover(4, ONE, (2, 4), 1),
+        zoom_cover(6, 2, (1, 2, 3), 1),
+        zoom_cover((5, 4), (2, 1), (2, 3), 1),
+        stacked_cover([line_zoom(6, (3, [0, 3])).levels[0], spread_cover((1, 6), ONE, (1, 2), (1, 2))]),
+        line_zoom(6, (3, [0, 3]), (2, [0, 2, 4]), (1, range(6))),
+        line_zoom(7, (4, [0, 3]), (3, [0, 2, 4]), (2, range(6)), patch=2),
+    ]
+
+
+@pytest.mark.parametrize("rule", told_apart(ZOOMING), ids=repr)
+def test_sampled_attacks_on_larger_levels(rule: Rule) -> None:
+    """Seeded sample: tables at the edge of the certificate."""
+    rng = Random(9)
+    seen = total(some_attacks(cover, rule, rng.choice([HARD, SOFT, QUIET, LEADS]), 2, 4, rng) for cover in larger())
+    assert seen["tables"] == seen["covers"] == 6, "unanimity is certified on every cover"
+    assert seen["attacks"] > 200
+
+
+# ----------------------------------------------------------------------------------------------------- margin
+
+NEAR = torch.tensor([[13, 1, 2], [2, 1, 13], [3, 0, 13], [4, 0, 12], [5, 0, 11], [7, 1, 8]]).div(16)
+"""Leads around a threshold of one half, in sixteenths: beyond the margin of two, at both its edges, at the threshold
+itself, and one that the margin can turn."""
+
+
+def shaken(palette: Tensor, margin: float, logarithms: bool) -> Tensor:
+    """The palette, then every lead of the last class over the first one margin lower, then higher."""
+    towards = torch.tensor([-margin / 2, 0.0, margin / 2])
+    moved = [palette * (sign * towards).exp() if logarithms else palette + sign * towards for sign in (-1, 1)]
+    return torch.cat([palette, *moved])
+
+
+def shaking_attacks(cover: Cover, rule: Rule, noise: float) -> Iterator[tuple[Decision, Table]]:
+    """All attacks on certified tables in which also the votes that hide the patch may come out with other leads."""
+    logarithms = rule.unit == "logarithm"
+    palette = shaken(NEAR, noise, logarithms)
+    tables = list(certified(cover, rule, 2, NEAR))
+    for district in range(len(cover.districts)):
+        for part in sorted({tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}):
+            sharp = attacker(cover, district, dict(part), NEAR)
+
+            def options(one: tuple[int, int], sharp: Any = sharp) -> Sequence[int]:
+                votes: Sequence[int] = sharp(one)
+                return range(votes[0], len(palette), len(NEAR)) if len(votes) == 1 else (0, 1)
+
+            yield from plays(cover, deciding(rule), palette, options)
+
+
+@pytest.mark.parametrize("aggregate", [kind() for kind in AGGREGATES.values()], ids=lambda one: one.name)
+@pytest.mark.parametrize("pooled", [False, True], ids=["replaced", "pooled"])
+@pytest.mark.parametrize("kind", [JuryDetection, JuryRecovery])
+def test_a_lead_within_the_margin_of_a_threshold_is_right_on_both_sides(
+    kind: type[JuryDetection | JuryRecovery], pooled: bool, aggregate: Aggregate
+) -> None:
+    """Exhaustive: every lead up to one margin lower or higher, at any level; without a margin that breaks some."""
+    logarithms = isinstance(aggregate, MeanLogProbability)
+    bar, margin = (1.0, 0.25) if logarithms else (0.5, 0.125)
+    if isinstance(aggregate, LabelMajority):
+        bar, margin = 0.0, 0.0625
+    told: dict[str, Any] = {"aggregate": aggregate, "thresholds": bar, "pooled": pooled}
+    if kind is JuryRecovery:
+        told["claim_thresholds"] = bar
+    careful = kind(**told, margin=margin)
+    decisions = [decision for decision, _ in shaking_attacks(WHOLE, careful, margin)]
+    assert len(decisions) > 20
+    assert all(keeps(careful.guarantee, decision, 2) for decision in decisions)
+    careless = kind(**told)
+    assert not all(keeps(careless.guarantee, decision, 2) for decision, _ in shaking_attacks(WHOLE, careless, margin))
+
+
+# --------------------------------------------------------------------------- the enumeration can find mistakes
+
+
+class GateOfTheMajority(JuryRecovery):
+    """Looks closer where a coarse vote dissents from most others, which do not hide the place."""
+
+    def claims(self, votes: Votes) -> Asking[IntArray]:
+        levels = self.levels(votes)
+        everyone = np.tile(np.arange(levels.places), votes.store.pictures)
+        pictures = np.repeat(votes.everyone, levels.places)
+        coarse = Pools(pictures, levels.claim_pools(everyone, 0))
+        yield votes.ask(*reversed(coarse))
+        found, _ = settled(self.aggregate, votes, coarse)
+        open_ = np.flatnonzero(found != np.repeat(majorities(found.reshape(-1, levels.places)), levels.places))
+        if len(open_):
+            fine = Pools(pictures[open_], levels.claim_pools(everyone[open_], 1))
+            yield votes.ask(*reversed(fine))
+            found[open_], _ = settled(self.aggregate, votes, fine)
+        return found.reshape(-1, levels.places)
+
+
+class BareBeforeUnbeaten(PatchCleanser):
+    """Puts the bare picture in the place of the final majority: the majority may hold the unbeaten mask."""
+
+    def deciding(self, votes: Votes) -> Asking[list[Decision]]:
+        decisions = yield from super().deciding(votes)
+        labels = votes.heads(votes.ballot.singles[None]).labels
+        split = np.flatnonzero((labels != labels[:, :1]).any(axis=1))
+        if len(split):
+            yield votes.ask(votes.ballot.bare[None], split)
+        for picture in split:
+            if decisions[picture].label == np.bincount(labels[picture]).argmax():
+                bare = votes.heads(votes.ballot.bare[None], np.array([picture])).labels
+                decisions[picture] = Decision(int(bare[0, 0]))
+        return decisions
+
+
+@pytest.mark.parametrize(
+    ("rule", "cover"),
+    [
+        (GateOfTheMajority(thresholds=0.5, claim_thresholds=0.5), SHARED),
+        (BareBeforeUnbeaten(), line_zoom(3, (1, [0, 1, 2]))),
+    ],
+    ids=["a gate that reads other votes", "bare for the majority"],
+)
+def test_the_traps_are_noticed(rule: Rule, cover: Cover) -> None:
+    """Rules that fall into one of the traps of docs/guarantees.md are broken by the same enumeration."""
+    with pytest.raises(pytest.fail.Exception, match="is certified for class 2 but answers"):
+        every_attack(cover, rule, GATED, (2,))
+
+
+def test_one_level_is_what_it_was() -> None:
+    """A cover of one level, of masks that are juries of their own, certifies and answers as the cover itself."""
+    plain = custom_cover((1, 3), ONE, [Mask(0, left, 1, 1) for left in range(3)])
+    alone = stacked_cover([plain])
+    for rule in (JuryRecovery("all", MeanProbability()), JuryDetection()):
+        tables = [
+            sorted(map(sorted, map(dict.items, certified(cover, rule, 2, LEADS[[0, 3, 2]]))))
+            for cover in (plain, alone)
+        ]
+        assert tables[0] == tables[1]
+        assert len(tables[0]) > 5
+        assert every_attack(alone, rule, LEADS[[0, 3, 2]], (2,)) == every_attack(plain, rule, LEADS[[0, 3, 2]], (2,))
