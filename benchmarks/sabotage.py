@@ -62,6 +62,8 @@ AT_ONCE = {"cuda": 50, "cpu": 1}
 """Attempts that descend together: small networks leave a GPU time for many."""
 SURE = 0.5
 """A lead of the bare picture that a faulty gate takes for certainty."""
+DISTRICTS = 4
+"""Places of a patch that are played on a cover of several levels."""
 WAYS = ("pixels", "votes")
 LEVELLED = ("zoom detection", "zoom recovery")
 RECOVERY = ("jury recovery k=1", "jury recovery k=4", "PatchCleanser 4×4", LEVELLED[1])
@@ -340,16 +342,16 @@ class Laboratory:
 
     def plays_until_broken(self, defence: MaskedDefence, images: Sequence[str], seed: int) -> Row:
         """How many plays of the vote game, photo after photo, it takes to break a certificate."""
-        made, first = Counted(), None
-        chosen = np.random.default_rng(seed).permutation(list(images))[: self.options.played]
+        made, chance = Counted(), np.random.default_rng(seed)
+        chosen = chance.permutation(list(images))[: self.options.played]
         with patch("certmask.attacks.vote_game.VoteGame.play", made.play):
             for image in chosen.tolist():
                 votes, label = self.votes(defence, image)
-                worst = worst_case(votes, defence.rule, label, plays=1, seed=seed)
-                if defence.rule.guarantee.broken_by(worst.decision, label):
-                    first = made.count
-                    break
-        return {"attempts": made.count, "first": first, "place": None}
+                for district in some_districts(defence.cover, chance):
+                    worst = worst_case(votes, defence.rule, label, district, plays=1, seed=seed)
+                    if defence.rule.guarantee.broken_by(worst.decision, label):
+                        return {"attempts": made.count, "first": made.count, "place": None}
+        return {"attempts": made.count, "first": None, "place": None}
 
     def votes(self, defence: MaskedDefence, image: str) -> tuple[Votes, int]:
         """All votes of the clean photo that the rule may come to ask for, and its label."""
@@ -370,6 +372,13 @@ class Laboratory:
 
         (finding,) = engine.run([self.dataset.tensor(number, self.classifier.size)], program)
         return finding.value, label
+
+
+def some_districts(cover: Cover, chance: np.random.Generator) -> list[int | None]:
+    """All at once, which is what None stands for; of a cover of levels, which has hundreds, some."""
+    if not cover.levels:
+        return [None]
+    return [int(district) for district in chance.permutation(len(cover.districts))[:DISTRICTS]]
 
 
 class Counted:

@@ -509,8 +509,9 @@ def test_logits_that_settle_nothing(logits: list[float], threshold: float) -> No
 @pytest.mark.parametrize("goal", [SETTLE, DOUBT_FIRST, LAST_RESORT], ids=lambda goal: goal.name)
 def test_goals_about_levels_are_reached(goal: Goal) -> None:
     """Coarse votes for another class beyond their threshold, or none beyond it; more of either than before."""
-    sharp = nn.Sequential(tiny_network(seed=1), nn.BatchNorm1d(5)).eval()
-    nn.init.constant_(sharp[1].weight, 20.0)
+    louder = nn.BatchNorm1d(5)
+    nn.init.constant_(louder.weight, 20.0)
+    sharp = nn.Sequential(tiny_network(seed=1), louder).eval()
     classifier, images = Classifier(sharp, 24, batch=16, precision="fp32"), smooth_images(12)
     defence, engine = MaskedDefence(ZOOM, JuryDetection(thresholds=THRESHOLD)), Engine(classifier, [ZOOM])
     labels, corners = classifier(images).argmax(dim=1), torch.full((12, 2), 9)

@@ -17,9 +17,11 @@ from PIL import Image
 from certmask.attacks.attempts import Budget
 from certmask.attacks.gauntlet import strength
 from certmask.attacks.target import Target
-from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
+from certmask.certification import certify_run
+from certmask.covers import custom_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover, zoom_cover
 from certmask.data import load_dataset, pixel_digest
 from certmask.defences import MaskedDefence, defence_from
+from certmask.engine import Engine
 from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.geometry import Mask
 from certmask.report.tables import brief_table, markdown_grid
@@ -28,6 +30,7 @@ from certmask.results.file import picture_folder, read_results
 from certmask.results.run import read_run
 from certmask.rules import RULES, JuryRecovery, LabelMajority, MinorityReports, PatchCleanser, Published, Rule
 from certmask.threat import Patch
+from certmask.zoo import class_aliases, framing_of, load_classifier
 from certmask.zoo.models import SHIPPED
 
 torch.set_num_threads(1)
@@ -280,6 +283,26 @@ def test_the_same_gauntlet_from_python(small_base: Path, tmp_path: Path) -> None
     proved = {**attempts.header, "defences": {"published": {"rule": {"guarantee": "recovery"}}}}
     with pytest.raises(BrokenCertificateError, match=r"that of published for .* broken; replay: .* --replay 1$"):
         target.check_proofs(replace(attempts, header=proved, rows=({**attempts.rows[0], "broken": True},)))
+
+
+def test_answers_that_are_not_certified_are_attacked_apart(tmp_path: Path) -> None:
+    """Either last resort has its line, which says that nothing was certified; certificates are attacked as before."""
+    classifier = load_classifier("resnet26-cifar10", device="cpu", precision="fp32")
+    dataset = load_dataset("demo-cifar10", class_aliases(classifier), framing_of("resnet26-cifar10"))
+    zoom = MaskedDefence(zoom_cover(32, Patch(8, 8), (2, 3)), JuryRecovery(), "zoom")
+    certify_run(Engine(classifier, [zoom.cover]), dataset, [zoom], tmp_path / "run.jsonl")
+    given = ("run.jsonl", "demo-cifar10", *QUICK, "--device", "cpu")
+    done = certmask("attack", *given, "--uncertified", "--out", "attack.jsonl", cwd=tmp_path)
+    assert done.stdout.count("not certified") == 2
+    rows = rows_of(tmp_path)
+    assert [(row["defence"], row["certified"], row["broken"]) for row in rows] == [
+        ("zoom, last resort bare", False, False),
+        ("zoom, last resort majority", False, False),
+    ]
+    certmask("attack", *given, "--out", "proved.jsonl", cwd=tmp_path)
+    (proved,) = read_results(tmp_path / "proved.jsonl")[1]
+    assert (proved["certified"], proved["broken"]) == (True, False)
+    assert proved["image"] != rows[0]["image"]
 
 
 @pytest.mark.parametrize("name", ["mine", "mine.safetensors", "resnet18.mine", "Sequential", ""])
