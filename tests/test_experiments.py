@@ -278,7 +278,7 @@ def test_unknown_names_are_errors() -> None:
     with pytest.raises(CertmaskError, match="'--'"):
         slug("--")
     assert slug("a  b--c/d") == "a-b-c-d"
-    with pytest.raises(CertmaskError, match="both or none"):
+    with pytest.raises(CertmaskError, match="several or none"):
         DeclaredDefence("x", "undefended", "spread")
 
 

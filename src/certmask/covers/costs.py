@@ -59,6 +59,8 @@ def zoom_figures(cover: Cover) -> dict[str, Any]:
         "patch": list(cover.patch.size),
         "align": cover.align,
         "masks": len(cover),
+        "min_fold": cover.min_fold,
+        "max_fold": cover.max_fold,
         "cells": len(cover.cells),
         "levels": levels,
         "answer": {"least": levels[0]["answer"], "most": levels[-1]["proof"] + 1},
