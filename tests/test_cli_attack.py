@@ -145,7 +145,7 @@ def test_a_broken_proof_is_an_error_and_can_be_replayed(here: Path) -> None:
 
     def forge(lines: list[dict[str, Any]]) -> None:
         for line in lines[1:]:
-            line["defences"]["jury-recovery"]["certified"] = line["image"] == WRONG
+            line["defences"]["jury-recovery"].update(certified=line["image"] == WRONG, basis="unbeaten")
 
     edit(here / "run.jsonl", forge)
     done = attack(here, *QUICK, "--rule", "jury-recovery", "--save", "0", code=1)
