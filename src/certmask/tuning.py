@@ -29,7 +29,7 @@ DEFENCE_FILE = 1
 NO_MARGIN = Margin()
 Thresholds = float | tuple[float, ...]
 SETTINGS: tuple[tuple[tuple[Level, ...], str, bool, tuple[Thresholds, ...]], ...] = (
-    ((2, 3, 6, 12), "mean-probability", False, ((0.9, 0.2, 0.2), (0.9, 0.3, 0.2), (0.9, 0.5, 0.3), (0.95, 0.7, 0.5))),
+    ((2, 3, 6, 12), "mean-probability", False, ((0.9, 0.2, 0.2), (0.9, 0.3, 0.2), (0.95, 0.5, 0.3), (0.95, 0.7, 0.5))),
     ((2, 3, 6, 12), "mean-probability", True, ((0.9, 0.3, 0.2),)),
     ((2, 6, 12), "mean-probability", False, ((0.9, 0.2),)),
     ((3, 6), "mean-probability", False, (0.1, 0.3)),
