@@ -37,6 +37,7 @@ SETTINGS: tuple[tuple[tuple[Level, ...], str, bool, tuple[Thresholds, ...]], ...
     ((3, 6, 12), "mean-probability", False, (0.2, 0.3, 0.5, 0.7)),
     ((3, 6, 12), "mean-probability", True, (0.2, 0.3)),
     ((3, 6, (6, 2), 12), "mean-probability", False, (0.2, 0.3)),
+    ((2, 3, 6, 12), "mean-log-probability", False, ((3.5, 1.0, 0.5), (3.5, 1.5, 1.0), (3.5, 2.0, 1.0))),
     ((3, 6, 12), "mean-log-probability", False, (1.0,)),
     ((3, 6, 12), "mean-log-probability", True, (0.5, 1.0)),
 )

@@ -58,7 +58,7 @@ ZOOM = Experiment(
     panels=(("proof", "certified_recovery"), ("answer", "certified_recovery"), ("answer", "clean_accuracy"),
             ("answer", "certified_detection")),
     notes=(
-        "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis, thresholds 0.95, 0.5 and 0.3 (claims: 0.9, 0.1, "
+        "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis, thresholds 0.95, 0.7 and 0.5 (claims: 0.9, 0.1, "
         "0). Masks of all these sizes lie on a grid of 16 pixels against the 2 % patch, as PatchCleanser's do where it "
         "says so.",
     ),
