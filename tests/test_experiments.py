@@ -24,11 +24,12 @@ from scipy.stats import binomtest
 from certmask.certificate import Guarantee
 from certmask.certification import certify_run, run_margin
 from certmask.classifier import Classifier
+from certmask.covers.zoom import PER_AXIS
 from certmask.data import Dataset, Framing, Sample
 from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
-from certmask.experiments import EXPERIMENTS, chosen
+from certmask.experiments import EXPERIMENTS, chosen, zooming
 from certmask.experiments.campaign import Campaign, Named, slug
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, Reported, family, scaled
 from certmask.experiments.measured import finished_trials, result_paths, unmeasured
@@ -273,6 +274,7 @@ def test_families(model: str, expected: str) -> None:
 def test_unknown_names_are_errors() -> None:
     assert len(chosen("all")) == len(EXPERIMENTS)
     assert [experiment.patches for experiment in chosen("counts")] == [{}]
+    assert zooming.LEVELS == PER_AXIS
     with pytest.raises(CertmaskError, match="'table9'"):
         chosen("table9")
     with pytest.raises(CertmaskError, match="'--'"):

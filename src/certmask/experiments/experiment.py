@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from certmask.covers.zoom import Level
 from certmask.errors import CertmaskError
 from certmask.threat import Patch, Size
+
+if TYPE_CHECKING:
+    from certmask.covers.zoom import Level
 
 PAPER_SIDE = 224
 """Every size in a declaration is in pixels of the paper's 224×224 input."""

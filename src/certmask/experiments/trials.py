@@ -27,9 +27,11 @@ FEW = "-few"
 
 
 def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
-    """The mask on another input; always larger than the patch, as the paper's formulas ask."""
+    """The mask on another input, of several levels the finest; always larger than the patch, as the paper asks."""
+    if declared.levels:
+        return zoom_cover(image, patch, declared.levels).mask
     if declared.per_axis is not None:
-        return smallest_mask(image, patch, (declared.per_axis, declared.per_axis))
+        return smallest_mask(image, patch, (declared.per_axis, declared.per_axis), _grid(declared, image))
     assert declared.mask is not None
     sides = scaled(declared.mask, image[0]), scaled(declared.mask, image[1])
     return max(sides[0], patch.height + 1), max(sides[1], patch.width + 1)
@@ -37,12 +39,16 @@ def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
 
 def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size) -> Cover:
     """The cover on an input of this size; equal ones are one object, so that defences share its votes."""
-    patch, align = labelled.on(image), max(scaled(declared.align, min(image)), 1)
+    patch = labelled.on(image)
     if declared.levels:
         return zoom_cover(image, patch, declared.levels)
     if declared.align > 1:
-        return patchcleanser_cover(image, patch, declared.per_axis, align=align)
+        return patchcleanser_cover(image, patch, declared.per_axis, align=_grid(declared, image))
     return _cover(declared.tiling, image, patch, mask_size(declared, patch, image), declared.fold)
+
+
+def _grid(declared: DeclaredDefence, image: Size) -> int:
+    return 1 if declared.align == 1 else scaled(declared.align, min(image))
 
 
 @lru_cache(maxsize=256)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from certmask.covers.zoom import PER_AXIS, Level
+from typing import TYPE_CHECKING
+
 from certmask.experiments import paper_tables as paper
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch
 from certmask.experiments.paper_tables import CLEANSER, JURIES
 
+if TYPE_CHECKING:
+    from certmask.covers.zoom import Level
+
 SHIPPED, SHIPPED_DETECTION = "zoom", "zoom detection"
 AGREEMENT = DeclaredDefence("6×6 agreement", "jury-detection", "patchcleanser", per_axis=6)
+LEVELS: tuple[Level, ...] = (2, 3, 6, 12)
+"""As shipped."""
 COARSE: tuple[Level, ...] = (3, 6)
 FINE: tuple[Level, ...] = (3, 6, 12)
 
@@ -32,15 +38,15 @@ def beside_patchcleanser(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         DeclaredDefence("PatchCleanser 6×6 on a token grid", "patchcleanser", "patchcleanser", per_axis=6, align=16),
         DeclaredDefence(JURIES.name, JURIES.rule, JURIES.tiling, JURIES.fold, per_axis=JURIES.per_axis,
                         parameters={**JURIES.parameters, "last_resort": "majority"}),
-        DeclaredDefence(SHIPPED, "zoom", "zoom", levels=PER_AXIS, series="zoom as shipped"),
-        DeclaredDefence("zoom, majority last resort", "zoom", "zoom", levels=PER_AXIS, series="zoom as shipped",
+        DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS, series="zoom as shipped"),
+        DeclaredDefence("zoom, majority last resort", "zoom", "zoom", levels=LEVELS, series="zoom as shipped",
                         parameters={"last_resort": "majority"}),
         *(variant(COARSE, threshold) for threshold in (0.1, 0.3)),
         variant(COARSE, 0.3, pooled=True),
         *(variant(FINE, threshold) for threshold in (0.1, 0.2, 0.3, 0.5)),
         *(variant(FINE, threshold, pooled=True) for threshold in (0.1, 0.2)),
         AGREEMENT,
-        DeclaredDefence(SHIPPED_DETECTION, "zoom-detection", "zoom", levels=PER_AXIS, series="zoom detection"),
+        DeclaredDefence(SHIPPED_DETECTION, "zoom-detection", "zoom", levels=LEVELS, series="zoom detection"),
         DeclaredDefence("zoom detection 3-6-12", "zoom-detection", "zoom", levels=FINE, series="zoom detection"),
     )  # fmt: skip
 
@@ -58,8 +64,8 @@ ZOOM = Experiment(
     panels=(("proof", "certified_recovery"), ("answer", "certified_recovery"), ("answer", "clean_accuracy"),
             ("answer", "certified_detection")),
     notes=(
-        "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis, thresholds 0.95, 0.7 and 0.5 (claims: 0.9, 0.1, "
-        "0). Masks of all these sizes lie on a grid of 16 pixels against the 2 % patch, as PatchCleanser's do where it "
-        "says so.",
+        "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis, thresholds 0.95, 0.7 and 0.5 (of claims 0.9, "
+        "0.1 and 0). Masks of all these sizes lie on a grid of 16 pixels against the 2 % patch, as PatchCleanser's do "
+        "where it says so.",
     ),
 )  # fmt: skip

@@ -63,11 +63,12 @@ class Course:
         return cls(np.ones(pictures, bool), np.full(pictures, np.inf), np.zeros(pictures, int), np.zeros(pictures, int))
 
     def note(self, pictures: IntArray, leads: Leads, level: int, things: IntArray) -> None:
-        """Remember the smallest of these leads of each picture, if it is smaller than all before."""
-        order = np.lexsort((leads, pictures))
+        """Remember the smallest of these leads of each picture and of those before; of equals, that of the first thing."""
+        order = np.lexsort((things, leads, pictures))
         who, first = np.unique(pictures[order], return_index=True)
         least = order[first]
-        weaker = leads[least] < self.lead[who]
+        earlier = (leads[least] == self.lead[who]) & (things[least] < self.thing[who])
+        weaker = (leads[least] < self.lead[who]) | earlier
         who, least = who[weaker], least[weaker]
         self.lead[who], self.level[who], self.thing[who] = leads[least], level, things[least]
 
