@@ -63,7 +63,7 @@ class Course:
         return cls(np.ones(pictures, bool), np.full(pictures, np.inf), np.zeros(pictures, int), np.zeros(pictures, int))
 
     def note(self, pictures: IntArray, leads: Leads, level: int, things: IntArray) -> None:
-        """Remember the smallest of these leads of each picture and of those before; of equals, that of the first thing."""
+        """Remember the smallest of these leads of each picture and of those before; of equals the first thing."""
         order = np.lexsort((things, leads, pictures))
         who, first = np.unique(pictures[order], return_index=True)
         least = order[first]
