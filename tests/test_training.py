@@ -390,7 +390,7 @@ def test_photos_smaller_than_the_mask(discs: Path, begun: Path, tmp_path: Path) 
         (tmp_path / "tiny" / source.parent.name).mkdir(parents=True, exist_ok=True)
         Image.open(source).resize((8, 8)).save(tmp_path / "tiny" / source.parent.name / source.name)
     model = begun / "model.safetensors"
-    levels = ["--levels", "2,4", "--thresholds", "0.5", "--claim-thresholds", "0.5"]
+    levels = ("--levels", "2,4", "--thresholds", "0.5", "--claim-thresholds", "0.5")
     options = ("--model", model, *levels, "--backend", "torch", "--out", tmp_path / "t.jsonl")
     certmask("certify", tmp_path / "tiny", *options, "--patch", "4")
     assert len(read_results(tmp_path / "t.jsonl")[1]) == 30

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import certmask
 
 from certmask.certificate import Guarantee
 from certmask.cli.choices import photos_for
 from certmask.defences import MaskedDefence
 from certmask.errors import CertmaskError
 from certmask.results.columns import figures
-from certmask.results.run import Run
+from certmask.results.run import Run, read_run
 from certmask.rules import JuryDetection, JuryRecovery
 from certmask.threat import Patch
 from certmask.tuning import FIRST, SETTINGS, affordable, chosen, halves, load_defence, save_defence, settings
@@ -149,3 +150,30 @@ def test_defences_of_the_file_are_masked_ones(tmp_path: Path) -> None:
     assert isinstance(load_defence(tmp_path / "deep" / "tuned.json"), MaskedDefence)
     with pytest.raises(CertmaskError, match="expected a writable file"):
         save_defence(tmp_path, TRIED[0], {})
+
+
+def test_tune_writes_a_defence_that_certify_takes(little_model: Path, tmp_path: Path) -> None:
+    """Chosen on two photos, judged on two others, and the file's defence is the one that was judged."""
+    options = ("--model", little_model, "--patch", "5", "--backend", "torch")
+    done = certmask("tune", "demo-cifar10", *options, "--images", "4", "--passes", "300", cwd=tmp_path)
+    assert "judged on 2 images that it was not chosen on" in done.stdout
+    found, runs = load_defence(tmp_path / "runs" / "tuned.json"), tmp_path / "runs"
+    chosen_on, judged = (read_run(runs / f"tuned.{part}.jsonl") for part in ("choosing", "judged"))
+    assert not {row["image"] for row in chosen_on.rows} & {row["image"] for row in judged.rows}
+    assert list(judged.defences) == ["undefended", "zoom", found.name]
+    assert found.name in chosen_on.defences
+    again = ("certify", "demo-cifar10", *options, "--images", "2", "--defence", runs / "tuned.json")
+    certmask(*again, "--out", runs / "again.jsonl", cwd=tmp_path)
+    header = json.loads((runs / "again.jsonl").read_text().splitlines()[0])
+    assert header["defences"][found.name]["cover"] == found.describe()["cover"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [("--to nonsense", 2), ("--passes 0", 2), ("--images 1", 2), ("--judge demo-cifar10", 1), ("--patch 33", 2)],
+)
+def test_tune_refuses_what_makes_no_sense(little_model: Path, tmp_path: Path, wrong: str, code: int) -> None:
+    """In one line, before anything is written; also photos to judge on that are those to choose on."""
+    done = certmask("tune", "demo-cifar10", "--model", little_model, *wrong.split(), cwd=tmp_path, code=code)
+    assert "expected" in done.stderr or "Invalid value" in done.stderr
+    assert not list(tmp_path.rglob("*.json*"))

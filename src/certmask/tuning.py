@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -16,7 +17,7 @@ from certmask.covers.zoom import Level
 from certmask.data import Dataset
 from certmask.defences import MaskedDefence, defence_from
 from certmask.engine import Engine
-from certmask.errors import CertmaskError, ResultsError, first_line
+from certmask.errors import CertmaskError, CoverError, ResultsError, first_line
 from certmask.results.columns import Figures, figures
 from certmask.results.file import provenance
 from certmask.results.run import Run, read_run
@@ -66,11 +67,12 @@ def settings(
     guarantee: Guarantee = Guarantee.RECOVERY,
     margin: Margin = NO_MARGIN,
 ) -> Iterator[MaskedDefence]:
-    """The defences that are tried, each under a name that says what it is."""
+    """The defences that are tried, each under a name that says what it is; none for which an input is too small."""
     covers: dict[tuple[Level, ...], Cover] = {}
     for levels, aggregate, pooled, several in SETTINGS:
-        covers.setdefault(levels, zoom_cover(image, patch, levels, align))
-        for thresholds in several:
+        with suppress(CoverError):
+            covers.setdefault(levels, zoom_cover(image, patch, levels, align))
+        for thresholds in several if levels in covers else ():
             lead = getattr(margin, aggregate_of(aggregate).unit)
             rule: Rule
             if guarantee is Guarantee.DETECTION:
