@@ -15,13 +15,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from benchmarks.zoom import network_alone
 from certmask.backends.devices import device_name
 from certmask.covers import patchcleanser_cover
 from certmask.engine import Engine
@@ -56,20 +55,14 @@ def reproduced(source: Path, options: argparse.Namespace, folder: Path) -> tuple
     return {key: sum(s[key] for s in stretches) for key in ("passes", "seconds")}, found
 
 
-def network_alone(options: argparse.Namespace, batches: int = 200) -> float:
+def model_alone(options: argparse.Namespace) -> float:
     """Passes per second of full batches without any rule."""
     classifier = load_classifier(options.model, options.weights, device="cuda" if torch.cuda.is_available() else "cpu",
                                  precision=options.precision, batch=options.batch)  # fmt: skip
     cover = patchcleanser_cover(classifier.size, Patch(32, 32), 6)
-    forward = Engine(classifier, [cover]).forward
-    forward.warm_up()
-    slots, sets = np.zeros(classifier.batch, dtype=np.int64), np.arange(classifier.batch)[:, None] % len(cover)
-    begin = time.perf_counter()
-    for _ in range(batches):
-        forward(slots, sets)
-    if classifier.device.type == "cuda":
-        torch.cuda.synchronize()
-    return batches * classifier.batch / (time.perf_counter() - begin)
+    engine = Engine(classifier, [cover])
+    engine.forward.warm_up()
+    return network_alone(engine)
 
 
 def main() -> None:
@@ -95,7 +88,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     best = {name: max(row["passes_per_second"] for row in rows if row["source"] == name)
             for name in dict.fromkeys(row["source"] for row in rows)}  # fmt: skip
-    alone = network_alone(options)
+    alone = model_alone(options)
     content = {
         "device": device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
         "versions": provenance(),

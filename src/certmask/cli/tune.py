@@ -78,7 +78,7 @@ def tune(
     with waiting("loading the model and measuring the margin"):
         classifier = choices.classifier()
         (shipped,) = choices.covers(classifier.grid)
-        about = classifier.size, shipped.patch, classifier.grid if classifier.grid > 1 else None, promise
+        about = classifier.size, shipped.patch, shipped.align, promise
         engine = Engine(classifier, [*engine_covers(list(settings(*about))), shipped])
         margin = photo_margin(engine, choosing)
     beside = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 from certmask.covers.cover import Cover
@@ -46,13 +44,12 @@ def zoom_figures(cover: Cover) -> dict[str, Any]:
     Each level's ``answer`` and ``proof`` are the passes if every place, and every pair, is settled there at the latest;
     an answer takes at least those of the first level and at most, with all duels and the bare picture, ``most``.
     """
-    levels, masks, grids = list[dict[str, Any]](), set[int](), list[tuple[int, ...]]()
-    for own, level in zip(cover.level_grids, cover.levels, strict=True):
-        grids += [cover.grids[number] for number in own]
-        masks |= {mask for grid in grids for mask in grid}
-        proof = len(masks) + _distinct_pairs(grids, masks)
+    levels: list[dict[str, Any]] = []
+    for count, level in enumerate(cover.levels, 1):
+        so_far = stacked_cover(cover.levels[:count])
         told = {"mask": list(level.mask), "fold": list(level.fold), "masks": len(level)}
-        levels.append({**told, "pairs": level.pairs("aligned"), "answer": len(masks), "proof": proof})
+        passes = {"answer": len(so_far), "proof": certificate_passes(so_far)}
+        levels.append({**told, "pairs": level.pairs("aligned"), **passes})
     return {
         "tiling": cover.tiling,
         "image": list(cover.image),
@@ -66,13 +63,6 @@ def zoom_figures(cover: Cover) -> dict[str, Any]:
         "answer": {"least": levels[0]["answer"], "most": levels[-1]["proof"] + 1},
         "proof": {"least": levels[0]["proof"], "most": levels[-1]["proof"]},
     }
-
-
-def _distinct_pairs(grids: Sequence[tuple[int, ...]], masks: set[int]) -> int:
-    """Pairs of masks within the grids, each once."""
-    if sum(map(len, grids)) == len(masks):
-        return sum(len(grid) * (len(grid) - 1) // 2 for grid in grids)
-    return len({pair for grid in grids for pair in combinations(sorted(grid), 2)})
 
 
 def zoom_within(budget: int, cover: Cover) -> Cover:

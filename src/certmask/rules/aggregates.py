@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from math import ceil, log
+from math import ceil
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -54,8 +54,6 @@ class Aggregate(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str] = "probability"
-    largest: ClassVar[float] = 1.0
-    """The most by which a class can lead, on average over the votes of a pool."""
 
     def judged(self, outputs: Tensor, pools: Tensor, margin: float | None = None) -> Judged[Tensor]:
         """The verdict on each pool, ``[pools]``."""
@@ -130,7 +128,6 @@ class MeanLogProbability(Aggregate):
 
     name = "mean log-probability"
     unit = "logarithm"
-    largest = -log(UNIT)
 
     def weights(self, heads: Heads, labels: IntArray, margin: float) -> Leads:
         first = np.maximum(heads.confidence, UNIT)
