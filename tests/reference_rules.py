@@ -225,7 +225,7 @@ def published_test(masks: int, table: Table, label: int, margin: float) -> bool:
 
 
 def jury_detection(places: Sequence[Place], table: Table, judges: Judges) -> Decision:
-    """The class that all places name; an alert if they do not agree or one is silent."""
+    """The class that all places name; an alert, with any of the classes they name, if they do not or one is silent."""
     verdicts = [judges.claims.verdict(claim_levels(table, place)) for place in places]
     return most_frequent(verdicts), len(set(verdicts)) > 1 or NOBODY in verdicts
 
@@ -284,18 +284,21 @@ class Recovered(NamedTuple):
 
 
 def recovered(claims: Sequence[int], duel: Callable[[int, int], int], last_resort: str, bare: int) -> Recovered:
-    """What someone claims who wins against every other claim; the last resort where there is nobody."""
+    """What someone claims who wins against every other claim; the last resort where there is nobody.
+
+    An answer that the last resort gives in any case is said to rest on it.
+    """
     spoken = [t for t, claim in enumerate(claims) if claim != NOBODY]
     if len({claims[t] for t in spoken}) == 1:
         return Recovered((claims[spoken[0]], False), "unanimous")
+    resort, answer = (
+        (last_resort, bare) if last_resort == "bare" and bare != NOBODY else ("majority", most_frequent(claims))
+    )
     unbeaten = {claims[t] for t in spoken if all(duel(t, u) == claims[t] for u in spoken if claims[u] != claims[t])}
-    if unbeaten:
-        (claim,) = unbeaten
-        return Recovered((claim, False), "unbeaten")
-    if last_resort == "bare" and bare != NOBODY:
-        return Recovered((bare, False), "bare")
-    answer = most_frequent(claims)
-    return Recovered((answer, answer == NOBODY), "majority")
+    assert len(unbeaten) <= 1
+    if unbeaten and unbeaten != {answer}:
+        return Recovered((unbeaten.pop(), False), "unbeaten")
+    return Recovered((answer, answer == NOBODY), resort)
 
 
 def jury_recovery(places: Sequence[Place], table: Table, judges: Judges, last_resort: str) -> Recovered:

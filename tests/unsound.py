@@ -8,6 +8,7 @@ import numpy as np
 
 from certmask.geometry import IntArray
 from certmask.rules import JuryRecovery
+from certmask.rules.jury import Verdicts
 from certmask.rules.levels import PoolsOf
 from certmask.rules.rule import Asking, Proofs
 from certmask.rules.verdicts import Pools, settled
@@ -25,17 +26,18 @@ class BareGate(JuryRecovery):
 
     def _verdicts(
         self, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
-    ) -> Asking[tuple[IntArray, IntArray]]:
+    ) -> Asking[Verdicts]:
         bare = votes.ballot.bare[None]
         yield votes.ask(bare, np.unique(pictures))
         sure = votes.heads(bare, pictures).lead[:, 0] > SURE
-        verdicts, levels = np.empty(len(things), dtype=np.int64), np.where(sure, len(bars), 0)
+        found = Verdicts.empty(len(things))
+        found.levels[:] = np.where(sure, len(bars), 0)
         for level, some in ((len(bars), sure), (0, ~sure)):
             if some.any():
                 pools = Pools(pictures[some], pools_of(things[some], level))
                 yield votes.ask(pools.passes, pools.pictures)
-                verdicts[some], _ = settled(self.aggregate, votes, pools)
-        return verdicts, levels
+                found.labels[some], _, found.leads[some] = settled(self.aggregate, votes, pools)
+        return found
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         opponents = self.levels(votes).opponents

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from certmask.certificate import Guarantee
 from certmask.certification import Progress, certify_run
@@ -28,22 +28,66 @@ from certmask.votes import Margin
 
 DEFENCE_FILE = 1
 NO_MARGIN = Margin()
-Thresholds = float | tuple[float, ...]
-SETTINGS: tuple[tuple[tuple[Level, ...], str, bool, tuple[Thresholds, ...]], ...] = (
-    ((2, 3, 6, 12), "mean-probability", False, ((0.9, 0.2, 0.2), (0.9, 0.3, 0.2), (0.95, 0.5, 0.3), (0.95, 0.7, 0.5))),
-    ((2, 3, 6, 12), "mean-probability", True, ((0.9, 0.3, 0.2),)),
-    ((2, 6, 12), "mean-probability", False, ((0.9, 0.2),)),
-    ((3, 6), "mean-probability", False, (0.1, 0.3)),
-    ((3, 6), "mean-probability", True, (0.3,)),
-    ((3, 6, 12), "mean-probability", False, (0.2, 0.3, 0.5, 0.7)),
-    ((3, 6, 12), "mean-probability", True, (0.2, 0.3)),
-    ((3, 6, (6, 2), 12), "mean-probability", False, (0.2, 0.3)),
-    ((2, 3, 6, 12), "mean-log-probability", False, ((3.5, 1.0, 0.5), (3.5, 1.5, 1.0), (3.5, 2.0, 1.0))),
-    ((3, 6, 12), "mean-log-probability", False, (1.0,)),
-    ((3, 6, 12), "mean-log-probability", True, (0.5, 1.0)),
+
+
+class Setting(NamedTuple):
+    """Levels, thresholds of duels and of claims, the aggregate, and whether finer votes are pooled with coarser."""
+
+    levels: tuple[Level, ...]
+    duels: tuple[float, ...]
+    claims: tuple[float, ...]
+    aggregate: str = "mean-probability"
+    pooled: bool = False
+
+    def __str__(self) -> str:
+        ladder = "-".join(f"{level[0]}:{level[1]}" if isinstance(level, tuple) else str(level) for level in self.levels)
+        thresholds = " / ".join(",".join(f"{bar:g}" for bar in bars) for bars in (self.duels, self.claims) if bars)
+        unit, pooled = " nats" if self.aggregate == LOG else "", ", pooled" if self.pooled else ""
+        return f"zoom {ladder}, {thresholds}{unit}{pooled}"
+
+    def rule(self, guarantee: Guarantee, margin: Margin) -> Rule:
+        """The rule of this setting; detection has claims alone."""
+        lead = getattr(margin, aggregate_of(self.aggregate).unit)
+        if guarantee is Guarantee.DETECTION:
+            return JuryDetection(self.aggregate, self.claims, self.pooled, lead)
+        return JuryRecovery(
+            aggregate=self.aggregate,
+            thresholds=self.duels,
+            pooled=self.pooled,
+            claim_thresholds=self.claims,
+            margin=lead,
+        )
+
+
+LOG = "mean-log-probability"
+CLAIMS = (0.9, 0.1, 0)
+SETTINGS = (
+    Setting((2, 3, 6, 12), (0.9, 0.2, 0.1), CLAIMS),
+    Setting((2, 3, 6, 12), (0.9, 0.3, 0.1), CLAIMS),
+    Setting((2, 3, 6, 12), (0.95, 0.5, 0.1), CLAIMS),
+    Setting((2, 3, 6, 12), (0.95, 0.5, 0.2), CLAIMS),
+    Setting((2, 3, 6, 12), (0.95, 0.5, 0.2), (0.9, 0.2, 0.1)),
+    Setting((2, 3, 6, 12), (0.95, 0.5, 0.3), (0.95, 0.5, 0.1)),
+    Setting((2, 3, 6, 12), (0.95, 0.7, 0.2), (0.95, 0.5, 0.2)),
+    Setting((2, 3, 6, 12), (0.98, 0.8, 0.3), (0.95, 0.7, 0.3)),
+    Setting((2, 3, 6, 12), (0.9, 0.3, 0.1), (0.9, 0.2, 0.1), pooled=True),
+    Setting((2, 3, 6, 12), (0.95, 0.5, 0.2), (0.95, 0.3, 0.1), pooled=True),
+    Setting((2, 3, 6), (0.9, 0.2), (0.9, 0.1)),
+    Setting((2, 3, 6), (0.95, 0.5), (0.9, 0.3)),
+    Setting((2, 3, 6), (0.9, 0.3), (0.9, 0.3), pooled=True),
+    Setting((3, 6), (0.1,), (0.1,)),
+    Setting((3, 6), (0.3,), (0.3,), pooled=True),
+    Setting((3, 6, 12), (0.3, 0.1), (0.3, 0.1)),
+    Setting((3, 6, 12), (0.5, 0.1), (0.5, 0.1)),
+    Setting((3, 6, 12), (0.3, 0.1), (0.3, 0.1), pooled=True),
+    Setting((3, 6, 12), (0.5, 0.1), (0.5, 0.1), pooled=True),
+    Setting((3, 6, 12), (0.5, 0.2), (0.5, 0.2), pooled=True),
+    Setting((2, 3, 6, 12), (3.5, 1, 0.5), (2.5, 0.5, 0), LOG),
+    Setting((2, 3, 6, 12), (3.5, 2, 0.5), (2.5, 0.5, 0), LOG),
+    Setting((2, 3, 6, 12), (4.5, 2, 1), (3.5, 1, 0.5), LOG),
+    Setting((3, 6, 12), (2, 0.5), (1, 0.5), LOG, pooled=True),
 )
-"""What is tried: levels, aggregate, whether finer votes are pooled with coarser ones, and thresholds. Few, so that the
-best of them is not the best by chance."""
+"""What is tried. Few, so that the best of them is not the best by chance."""
 
 PARTS = ("first", "choosing", "judged")
 """The results files of a tuning."""
@@ -69,24 +113,14 @@ def settings(
 ) -> Iterator[MaskedDefence]:
     """The defences that are tried, each under a name that says what it is; none for which an input is too small."""
     covers: dict[tuple[Level, ...], Cover] = {}
-    for levels, aggregate, pooled, several in SETTINGS:
+    names = set()
+    for setting in SETTINGS:
         with suppress(CoverError):
-            covers.setdefault(levels, zoom_cover(image, patch, levels, align))
-        for thresholds in several if levels in covers else ():
-            lead = getattr(margin, aggregate_of(aggregate).unit)
-            rule: Rule
-            if guarantee is Guarantee.DETECTION:
-                rule = JuryDetection(aggregate, thresholds, pooled, lead)
-            else:
-                rule = JuryRecovery(aggregate=aggregate, thresholds=thresholds, pooled=pooled, margin=lead)
-            yield MaskedDefence(covers[levels], rule, _name(levels, aggregate, pooled, thresholds))
-
-
-def _name(levels: Sequence[Level], aggregate: str, pooled: bool, thresholds: Thresholds) -> str:
-    ladder = "-".join(f"{level[0]}:{level[1]}" if isinstance(level, tuple) else str(level) for level in levels)
-    bars = ",".join(f"{bar:g}" for bar in (thresholds if isinstance(thresholds, tuple) else (thresholds,)))
-    unit = " nats" if aggregate == "mean-log-probability" else ""
-    return f"zoom {ladder} {'pooled' if pooled else 'replace'} {bars}{unit}"
+            covers.setdefault(setting.levels, zoom_cover(image, patch, setting.levels, align))
+        own = setting._replace(duels=()) if guarantee is Guarantee.DETECTION else setting
+        if setting.levels in covers and str(own) not in names:
+            names.add(str(own))
+            yield MaskedDefence(covers[setting.levels], setting.rule(guarantee, margin), str(own))
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,9 @@ def reproduce(
         int, typer.Option("--most-masks", min=1, help="A cover with more masks sees only a few images.")
     ] = 20_000,
     few_images: Annotated[int, typer.Option("--few-images", min=1, help="How many those are.")] = 3,
+    defence: Annotated[
+        Path | None, typer.Option("--defence", help="The model's own, from `tune`, beside those of the experiment.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many passes each run takes.")] = False,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
@@ -66,11 +69,11 @@ def reproduce(
         experiments = chosen(name)
     check_folder(out)
     if from_ is not None:
-        if model or data or images or patch_share or dry_run:
+        if model or data or images or patch_share or defence or dry_run:
             raise UsageError("expected no choice of models, data, images or patches with --from, got one")
         _report(name, from_, from_ if out == OUT else out)
         return
-    cost, limits = len(pick_views(views)), Limits(images, few_images, most_masks, patch_numbers(patch_share))
+    cost, limits = len(pick_views(views)), Limits(images, few_images, most_masks, patch_numbers(patch_share), defence)
     with asked_rightly():
         models, sources = (
             [named_model(text) for text in model or PAPER_MODELS],

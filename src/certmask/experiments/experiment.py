@@ -54,7 +54,7 @@ class DeclaredDefence:
 
     A cover of several ``levels`` has masks of its own; ``align`` is the grid that masks start on. ``paper`` is the
     method's name in the paper's table, ``series`` the line of a plot that the defence is a point of where it is not
-    that of its rule.
+    that of its rule. One that is ``tuned`` comes from a file that ``certmask tune`` wrote, where one is given.
     """
 
     name: str
@@ -68,6 +68,7 @@ class DeclaredDefence:
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     levels: tuple[Level, ...] = ()
     align: int = 1
+    tuned: bool = False
 
     def __post_init__(self) -> None:
         if [self.mask is not None, self.per_axis is not None, bool(self.levels)].count(True) != 1:

@@ -104,7 +104,8 @@ def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figu
     """The file must hold the cover that the experiment declares today."""
     patch, cover = trial.patch.on(measured.image), trial.run.cover(declared.name) or {}
     said = (tuple(cover.get("patch", ())), measured.mask, cover.get("tiling"), cover.get("fold"))
-    expected = (patch.size, mask_size(declared, patch, measured.image), declared.tiling, list(declared.fold))
+    mask = measured.mask if declared.tuned else mask_size(declared, patch, measured.image)
+    expected = (patch.size, mask, declared.tiling, list(declared.fold))
     if said != expected:
         raise ResultsError(
             f"expected {declared.name!r} with patch, mask, tiling and fold {expected}, got {said} in {trial.run.path}"

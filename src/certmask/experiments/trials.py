@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from certmask.geometry import smallest_mask
 from certmask.rules import Undefended
 from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Patch, Size
+from certmask.tuning import load_defence
 from certmask.votes import Margin
 
 FEW = "-few"
@@ -70,12 +71,16 @@ def built_defence(
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is run: covers of more than ``most_masks`` masks see only ``few_images`` images."""
+    """How much is run: covers of more than ``most_masks`` masks see only ``few_images`` images.
+
+    ``tuned`` is the file of a defence that was tuned for the model; without one, no such defence is run.
+    """
 
     images: int | None = None
     few_images: int = 3
     most_masks: int = 20_000
     patches: frozenset[str] | None = None
+    tuned: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class Trial:
     declared: tuple[DeclaredDefence, ...]
     images: int | None
     few: bool = False
+    tuned: Path | None = None
 
     def path(self, folder: Path) -> Path:
         name = f"{self.model}--{self.data}--{self.patch.slug}{FEW if self.few else ''}.jsonl"
@@ -97,7 +103,18 @@ class Trial:
 
     def defences(self, margin: Margin | None = None) -> list[MaskedDefence]:
         """Defences to run."""
-        return [built_defence(declared, self.patch, self.image, margin) for declared in self.declared]
+        return [
+            self._tuned(declared, margin) if declared.tuned else built_defence(declared, self.patch, self.image, margin)
+            for declared in self.declared
+        ]
+
+    def _tuned(self, declared: DeclaredDefence, margin: Margin | None) -> MaskedDefence:
+        assert self.tuned is not None
+        found, wanted = load_defence(self.tuned, margin), self.patch.on(self.image)
+        if (found.image, found.threat) != (self.image, wanted):
+            said = f"{found.image} and {found.threat}"
+            raise CertmaskError(f"expected a defence of {self.image} against {wanted}, got {said} in {self.tuned}")
+        return replace(found, name=declared.name)
 
     def passes(self) -> tuple[int, int]:
         """The most single-mask and two-mask passes that one image can take; the bare image is one of the former."""
@@ -128,11 +145,11 @@ def trials(experiment: Experiment, model: str, data: str, image: Size, limits: L
     for patch in experiment.patches_on(data):
         if limits.patches is not None and patch.number not in limits.patches | {"none"}:
             continue
-        declared = experiment.defences(patch)
+        declared = [one for one in experiment.defences(patch) if limits.tuned or not one.tuned]
         absurd = [one for one in declared if len(built_cover(one, patch, image)) > limits.most_masks]
         usual = tuple(one for one in declared if one not in absurd)
         if usual:
-            found.append(Trial(experiment, model, data, patch, image, usual, limits.images))
+            found.append(Trial(experiment, model, data, patch, image, usual, limits.images, tuned=limits.tuned))
         if absurd:
             beside = (*absurd, *(one for one in usual if one.tiling == "minimal"))
             images = min(limits.few_images, limits.images or limits.few_images)

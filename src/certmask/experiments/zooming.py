@@ -11,7 +11,7 @@ from certmask.experiments.paper_tables import CLEANSER, JURIES
 if TYPE_CHECKING:
     from certmask.covers.zoom import Level
 
-SHIPPED, SHIPPED_DETECTION = "zoom", "zoom detection"
+SHIPPED, TUNED, SHIPPED_DETECTION = "zoom", "zoom, tuned", "zoom detection"
 AGREEMENT = DeclaredDefence("6×6 agreement", "jury-detection", "patchcleanser", per_axis=6)
 LEVELS: tuple[Level, ...] = (2, 3, 6, 12)
 """As shipped."""
@@ -19,12 +19,13 @@ COARSE: tuple[Level, ...] = (3, 6)
 FINE: tuple[Level, ...] = (3, 6, 12)
 
 
-def variant(levels: tuple[Level, ...], threshold: float, pooled: bool = False) -> DeclaredDefence:
-    """Zoom with one threshold for all levels."""
+def variant(levels: tuple[Level, ...], thresholds: tuple[float, ...], pooled: bool = False) -> DeclaredDefence:
+    """Zoom with other levels, and thresholds that are the same for claims and duels."""
     ladder, how = "-".join(map(str, levels)), ", pooled" if pooled else ""
     return DeclaredDefence(
-        f"zoom {ladder}, {threshold:g}{how}", "zoom", "zoom", levels=levels, series=f"zoom {ladder}{how}",
-        parameters={"thresholds": threshold, "claim_thresholds": threshold, "pooled": pooled},
+        f"zoom {ladder}, {', '.join(f'{bar:g}' for bar in thresholds)}{how}", "zoom", "zoom", levels=levels,
+        series=f"zoom {ladder}{how}",
+        parameters={"thresholds": thresholds, "claim_thresholds": thresholds, "pooled": pooled},
     )  # fmt: skip
 
 
@@ -39,15 +40,15 @@ def beside_patchcleanser(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         DeclaredDefence(JURIES.name, JURIES.rule, JURIES.tiling, JURIES.fold, per_axis=JURIES.per_axis,
                         parameters={**JURIES.parameters, "last_resort": "majority"}),
         DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS, series="zoom as shipped"),
+        DeclaredDefence(TUNED, "zoom", "zoom", levels=LEVELS, series="zoom, tuned", tuned=True),
         DeclaredDefence("zoom, majority last resort", "zoom", "zoom", levels=LEVELS, series="zoom as shipped",
                         parameters={"last_resort": "majority"}),
-        *(variant(COARSE, threshold) for threshold in (0.1, 0.3)),
-        variant(COARSE, 0.3, pooled=True),
-        *(variant(FINE, threshold) for threshold in (0.1, 0.2, 0.3, 0.5)),
-        *(variant(FINE, threshold, pooled=True) for threshold in (0.1, 0.2)),
+        variant(COARSE, (0.1,)),
+        variant(COARSE, (0.3,), pooled=True),
+        *(variant(FINE, thresholds) for thresholds in ((0.3, 0.1), (0.5, 0.2), (0.5, 0.5))),
+        *(variant(FINE, thresholds, pooled=True) for thresholds in ((0.3, 0.1), (0.5, 0.2))),
         AGREEMENT,
         DeclaredDefence(SHIPPED_DETECTION, "zoom-detection", "zoom", levels=LEVELS, series="zoom detection"),
-        DeclaredDefence("zoom detection 3-6-12", "zoom-detection", "zoom", levels=FINE, series="zoom detection"),
     )  # fmt: skip
 
 
@@ -58,7 +59,7 @@ ZOOM = Experiment(
         Comparison("zoom against PatchCleanser", SHIPPED, CLEANSER.name),
         Comparison("zoom against PatchCleanser on a token grid", SHIPPED, "PatchCleanser 6×6 on a token grid"),
         Comparison("zoom against the juries that were the default before", SHIPPED, JURIES.name),
-        Comparison("closer looks: 3-6-12 at 0.5 against PatchCleanser", "zoom 3-6-12, 0.5", CLEANSER.name),
+        Comparison("zoom tuned for the network against PatchCleanser", TUNED, CLEANSER.name),
         Comparison("zoom detection against 6×6 agreement", SHIPPED_DETECTION, AGREEMENT.name),
     ),
     panels=(("proof", "certified_recovery"), ("answer", "certified_recovery"), ("answer", "clean_accuracy"),

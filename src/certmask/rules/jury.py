@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from certmask.certificate import Place
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
-from certmask.rules.aggregates import Aggregate
+from certmask.rules.aggregates import Aggregate, Leads
 from certmask.rules.levels import Levels, PoolsOf, jury_levels
 from certmask.rules.proof import Prover
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_of
@@ -23,6 +23,18 @@ Thresholds = float | Sequence[float]
 DEFAULT_THRESHOLDS = (0.95, 0.7, 0.5)
 """The leads that settle a question before the last level, where nobody says otherwise: almost certain under the largest
 masks, clear under smaller ones."""
+
+
+class Verdicts(NamedTuple):
+    """Verdicts on places or pairs of them: the class, the level that settled it, and its lead there, ``[n]`` each."""
+
+    labels: IntArray
+    levels: IntArray
+    leads: Leads
+
+    @classmethod
+    def empty(cls, count: int) -> Verdicts:
+        return cls(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.empty(count))
 
 
 class JuryRule(Rule):
@@ -74,11 +86,11 @@ class JuryRule(Rule):
         return self.thresholds
 
     def claims(self, votes: Votes) -> Asking[IntArray]:
-        claims, _ = yield from self._judged_places(votes)
-        return claims.reshape(votes.store.pictures, -1)
+        found = yield from self.judged_places(votes)
+        return found.labels.reshape(votes.store.pictures, -1)
 
     def places(self, votes: Votes) -> Asking[list[tuple[Place, ...]]]:
-        levels, (claims, at) = self.levels(votes), (yield from self._judged_places(votes))
+        levels, (claims, at, _) = self.levels(votes), (yield from self.judged_places(votes))
         leads = np.empty(len(claims))
         for level in np.unique(at).tolist():
             (own,) = np.nonzero(at == level)
@@ -91,8 +103,8 @@ class JuryRule(Rule):
         ]
         return [tuple(found[n : n + levels.places]) for n in range(0, len(found), levels.places)]
 
-    def _judged_places(self, votes: Votes) -> Asking[tuple[IntArray, IntArray]]:
-        """``D(t)`` of every place of every picture, ``[pictures · places]``, and the level that settled it."""
+    def judged_places(self, votes: Votes) -> Asking[Verdicts]:
+        """``D(t)`` of every place of every picture, ``[pictures · places]``."""
         levels = self.levels(votes)
         places = np.tile(np.arange(levels.places), votes.store.pictures)
         pictures = np.repeat(votes.everyone, levels.places)
@@ -103,24 +115,23 @@ class JuryRule(Rule):
         """``R(t, u)`` of pairs of places ``[n, 2]`` of pictures ``[n]``: the class that votes name which hide both."""
         levels = self.levels(votes)
         bars = bars_of(self.thresholds, levels)
-        outcomes, _ = yield from self._verdicts(votes, pictures, pairs, levels.pair_pools, bars)
-        return outcomes
+        return (yield from self._verdicts(votes, pictures, pairs, levels.pair_pools, bars)).labels
 
     def _verdicts(
         self, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
-    ) -> Asking[tuple[IntArray, IntArray]]:
-        """The verdict on each thing, a place or a pair of them, of the first level that settles it; and which it is."""
-        verdicts, levels = np.empty(len(things), dtype=np.int64), np.empty(len(things), dtype=np.int64)
+    ) -> Asking[Verdicts]:
+        """The verdict on each thing, a place or a pair of them, of the first level that settles it."""
+        found = Verdicts.empty(len(things))
         left = np.arange(len(things))
         for level, bar in enumerate((*bars, LAST)):
             pools = Pools(pictures[left], pools_of(things[left], level))
             yield votes.ask(pools.passes, pools.pictures)
-            verdicts[left], clear = settled(self.aggregate, votes, pools, bar)
-            levels[left] = level
+            found.labels[left], clear, found.leads[left] = settled(self.aggregate, votes, pools, bar)
+            found.levels[left] = level
             left = left[~clear]
             if not len(left):
                 break
-        return verdicts, levels
+        return found
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         return (yield from self.proving(votes, labels)).holds

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.geometry import IntArray
-from certmask.rules.jury import JuryRule
+from certmask.rules.aggregates import Leads
+from certmask.rules.jury import JuryRule, bars_of
 from certmask.rules.rule import Asking, Proofs, majority
-from certmask.votes import Votes
+from certmask.rules.verdicts import LAST, Pools, settled
+from certmask.votes import BoolArray, Votes
+
+FIRST_PLACES = 4
+"""How many places of a picture are looked at closer at first, and twice as many in each round after."""
 
 
 class JuryDetection(JuryRule):
-    """Answer ``c`` if ``D(t) = c`` for every place ``t``, else raise an alert (with the places' majority).
+    """Answer ``c`` if ``D(t) = c`` for every place ``t``, else raise an alert, with what most places say so far.
 
     Certificate: ``D(t)`` is the label for every place of the clean image. A patch in ``t`` leaves ``D(t)`` alone,
     so no other class can be answered without an alert.
@@ -21,8 +28,41 @@ class JuryDetection(JuryRule):
     pairs = "all"
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
-        claims = yield from self.claims(votes)
+        claims = yield from self._claims_until_split(votes)
         return [Decision(majority(own), alert=bool(((own != own[0]) | (own == NO_CLASS)).any())) for own in claims]
+
+    def _claims_until_split(self, votes: Votes) -> Asking[IntArray]:
+        """``D(t)`` of every place, ``[pictures, places]``; looking closer ends where two settled places disagree.
+
+        The most doubtful places come first. Those that are not settled then have the verdict of the last look.
+        """
+        levels = self.levels(votes)
+        labels = np.full((votes.store.pictures, levels.places), NO_CLASS)
+        leads, clear = np.zeros(labels.shape), np.zeros(labels.shape, dtype=bool)
+        for level, bar in enumerate((*bars_of(self.claim_thresholds, levels), LAST)):
+            seen, at_once = clear.copy(), levels.places if level == 0 else FIRST_PLACES
+            while (left := ~seen & ~_split(labels, clear)[:, None]).any():
+                pictures, places = np.nonzero(_smallest(leads, left, at_once))
+                pools = Pools(pictures, levels.claim_pools(places, level))
+                yield votes.ask(pools.passes, pools.pictures)
+                here = pictures, places
+                labels[here], clear[here], leads[here] = settled(self.aggregate, votes, pools, bar)
+                seen[here], at_once = True, 2 * at_once
+        return labels
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         return (yield from self.prover(votes, labels).detection(self.levels(votes)))
+
+
+def _split(labels: IntArray, clear: BoolArray) -> BoolArray:
+    """Whether two of each picture's clear ``labels [pictures, places]`` differ, ``[pictures]``."""
+    low = labels.min(axis=1, where=clear, initial=np.iinfo(labels.dtype).max)
+    return np.asarray(labels.max(axis=1, where=clear, initial=np.iinfo(labels.dtype).min) > low)
+
+
+def _smallest(leads: Leads, among: BoolArray, count: int) -> BoolArray:
+    """The ``count`` smallest of each picture's ``leads [pictures, places]`` among some; the first ones of equals."""
+    order = np.argsort(np.where(among, leads, np.inf), axis=1, kind="stable")
+    chosen = np.zeros(leads.shape, dtype=bool)
+    np.put_along_axis(chosen, order[:, :count], True, axis=1)
+    return chosen & among

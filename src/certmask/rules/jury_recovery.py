@@ -25,7 +25,7 @@ class JuryRecovery(JuryRule):
 
     Certificate: on the clean image ``D(t)`` and ``R(t, u)`` are the label for all places ``t ≠ u``. A patch in ``t``
     leaves ``D(t)`` and every ``R(t, ·)`` alone, so ``t`` is unbeaten, and whoever else is has its claim. Where nobody
-    is unbeaten, the ``last_resort`` answers: the ``bare`` picture, or the ``majority`` of claims.
+    is, the ``last_resort`` answers: the ``bare`` picture, or the ``majority`` of claims.
     ``thresholds`` are those of duels, ``claim_thresholds`` those of claims, which are sure sooner.
     ``pairs="all"`` pools every mask of one jury with every mask of the other, ``"aligned"`` only masks of one grid.
     """
@@ -55,8 +55,10 @@ class JuryRecovery(JuryRule):
         return self._claim_thresholds
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
-        claims = yield from self.claims(votes)
-        return (yield from recovered(votes, claims, partial(self.duels, votes), self.last_resort))
+        found = yield from self.judged_places(votes)
+        pictures = votes.store.pictures
+        claims, leads = found.labels.reshape(pictures, -1), found.leads.reshape(pictures, -1)
+        return (yield from recovered(votes, claims, leads, partial(self.duels, votes), self.last_resort))
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         return (yield from self.prover(votes, labels).recovery(self.levels(votes)))

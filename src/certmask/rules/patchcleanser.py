@@ -42,9 +42,9 @@ class PatchCleanser(Rule):
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         singles = votes.ballot.singles[None]
         yield votes.ask(singles)
-        labels, referee = votes.heads(singles).labels, partial(_two_mask_labels, votes)
+        (labels, _, leads), referee = votes.heads(singles), partial(_two_mask_labels, votes)
         if self.last_resort == "bare":
-            return (yield from recovered(votes, labels, referee, self.last_resort))
+            return (yield from recovered(votes, labels, leads, referee, self.last_resort))
         game = tournament if self.challenger else double_masking
         return (yield from side_by_side(map(game, labels), referee))
 

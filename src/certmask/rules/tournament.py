@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 import numpy as np
 
 from certmask.certificate import NO_CLASS, Decision
 from certmask.errors import CertmaskError, any_of
 from certmask.geometry import IntArray
+from certmask.rules.aggregates import Leads
 from certmask.rules.rule import Asking, T, majorities, majority
-from certmask.votes import BoolArray, Votes
+from certmask.votes import Votes
 
 Duelling = Generator[IntArray, IntArray, T]
 """A computation about one picture that yields pairs of hypotheses ``[n, 2]`` and is told the class that each pair's
@@ -80,9 +82,6 @@ def _some_unbeaten(survivors: IntArray, claims: IntArray) -> Duelling[bool]:
 LAST_RESORTS = ("bare", "majority")
 """Who answers where no hypothesis is unbeaten: the picture as it came, or what most hypotheses claim."""
 
-FIRST_RIVALS, MORE_RIVALS = 4, 4
-"""How many rivals a champion meets at first, and how many times as many in each round after."""
-
 
 def checked_resort(last_resort: str) -> str:
     """The name of a last resort."""
@@ -91,69 +90,75 @@ def checked_resort(last_resort: str) -> str:
     return last_resort
 
 
-def recovered(votes: Votes, claims: IntArray, referee: Referee, last_resort: str) -> Asking[list[Decision]]:
-    """Answer what an unbeaten hypothesis claims, of ``claims [pictures, hypotheses]``, else ask the last resort.
+def recovered(
+    votes: Votes, claims: IntArray, leads: Leads, referee: Referee, last_resort: str
+) -> Asking[list[Decision]]:
+    """Answer what the last resort says, unless an unbeaten one of ``claims [pictures, hypotheses]`` objects.
 
-    Where all claims are one class, whoever is unbeaten claims it, and nobody need duel.
+    All unbeaten ones claim one class. If it is that of the last resort, looking for them changes nothing; so only those
+    are looked for that claim another. Where all claims are one class, whoever is unbeaten claims it, and nobody duels.
     """
     spoken = claims != NO_CLASS
-    answers = np.where(spoken.any(axis=1), claims.max(axis=1, initial=NO_CLASS), NO_CLASS)
-    split = np.flatnonzero((spoken & (claims != answers[:, None])).any(axis=1))
+    answers = claims.max(axis=1, initial=NO_CLASS)
     bases = np.full(len(claims), "unanimous", dtype=object)
+    split = np.flatnonzero((spoken & (claims != answers[:, None])).any(axis=1) | (answers == NO_CLASS))
     if len(split):
-        answers[split] = yield from unbeaten(claims[split], split, referee)
-        bases[split] = "unbeaten"
-    lost = np.flatnonzero(answers == NO_CLASS)
-    if len(lost):
-        answers[lost], bases[lost] = majorities(claims[lost]), "majority"
-    if len(lost) and last_resort == "bare":
+        answers[split], bases[split] = yield from _last_words(votes, claims[split], split, last_resort)
+        objecting = [objection(claims[n], leads[n], int(answers[n])) for n in split]
+        found = np.array((yield from side_by_side(objecting, lambda who, pairs: referee(split[who], pairs))))
+        objects = found != NO_CLASS
+        answers[split[objects]], bases[split[objects]] = found[objects], "unbeaten"
+    said = zip(answers.tolist(), bases.tolist(), strict=True)
+    return [Decision(label, alert=label == NO_CLASS, basis=basis) for label, basis in said]
+
+
+def _last_words(
+    votes: Votes, claims: IntArray, pictures: IntArray, last_resort: str
+) -> Asking[tuple[IntArray, np.ndarray[Any, Any]]]:
+    """What the last resort says about each picture, and its name: the majority where the bare picture is silent."""
+    answers, bases = majorities(claims), np.full(len(claims), "majority", dtype=object)
+    if last_resort == "bare":
         bare = votes.ballot.bare[None]
-        yield votes.ask(bare, lost)
-        said = votes.heads(bare, lost).labels[:, 0]
-        answers[lost] = np.where(said == NO_CLASS, answers[lost], said)
-        bases[lost] = np.where(said == NO_CLASS, bases[lost], "bare")
-    found = zip(answers.tolist(), bases.tolist(), strict=True)
-    return [Decision(label, alert=label == NO_CLASS, basis=basis) for label, basis in found]
+        yield votes.ask(bare, pictures)
+        said = votes.heads(bare, pictures).labels[:, 0]
+        answers, bases = np.where(said == NO_CLASS, answers, said), np.where(said == NO_CLASS, bases, last_resort)
+    return answers, bases
 
 
-def unbeaten(claims: IntArray, pictures: IntArray, referee: Referee) -> Asking[IntArray]:
-    """What an unbeaten hypothesis claims, of ``claims [n, hypotheses]`` about pictures ``[n]``; no class without one.
+DUELS_AT_ONCE = 4
+"""Duels of a round; twice as many after a round that struck out nobody."""
 
-    A champion meets every rival with another claim, few at first; who beats it, and was never beaten, is the next one.
-    A duel strikes out whichever side its outcome does not confirm, so each champion that loses leaves fewer to try.
+
+def objection(claims: IntArray, leads: Leads, expected: int) -> Duelling[int]:
+    """What an unbeaten one of ``claims [hypotheses]`` claims other than the class ``expected``; no class without one.
+
+    Whoever wins against every hypothesis with another claim is unbeaten; a duel strikes out both sides that its outcome
+    does not confirm. The answer does not depend on the order of duels, their number does: those who object with the
+    smallest lead come first, against those who agree with the largest, and who has struck one out meets the next.
     A hypothesis whose votes are silent claims nothing and is no rival.
     """
-    spoken = claims != NO_CLASS
-    alive, answers = spoken.copy(), np.full(len(claims), NO_CLASS)
-    champions, met = _favourites(claims, alive), np.zeros(claims.shape, dtype=bool)
-    at_once = np.full(len(claims), FIRST_RIVALS)
-    left = np.arange(len(claims))
-    while len(left):
-        own = claims[left, champions[left]]
-        rivals = spoken[left] & (claims[left] != own[:, None]) & ~met[left]
-        answers[left[~rivals.any(axis=1)]] = own[~rivals.any(axis=1)]
-        who, rival = np.nonzero(rivals & (np.cumsum(rivals, axis=1) <= at_once[left, None]))
-        place = left[who]
-        if not len(place):
-            break
-        outcome = yield from referee(pictures[place], np.stack([champions[place], rival], axis=1))
-        met[place, rival] = True
-        at_once[left] *= MORE_RIVALS
-        alive[place, rival] &= outcome == claims[place, rival]
-        lost = np.unique(place[outcome != own[who]])
-        alive[lost, champions[lost]] = False
-        champions[lost] = _favourites(claims[lost], alive[lost])
-        won = (outcome == claims[place, rival]) & alive[place, rival]
-        champions[place[won][::-1]] = rival[won][::-1]
-        met[lost], at_once[lost] = False, FIRST_RIVALS
-        left = left[(answers[left] == NO_CLASS) & alive[left].any(axis=1)]
-    return answers
-
-
-def _favourites(claims: IntArray, alive: BoolArray) -> IntArray:
-    """The first hypothesis of the class that most of those alive claim, ``[pictures]``."""
-    wanted = majorities(np.where(alive, claims, NO_CLASS))
-    return np.asarray((alive & (claims == wanted[:, None])).argmax(axis=1))
+    agrees = claims == expected
+    rivals = np.lexsort((-leads, ~agrees))
+    objectors = np.flatnonzero(~agrees & (claims != NO_CLASS))
+    objectors = objectors[np.argsort(leads[objectors], kind="stable")]
+    alive, unmet = ~agrees, (claims[:, None] != claims) & (claims != NO_CLASS)
+    at_once = DUELS_AT_ONCE
+    while len(objectors):
+        some = objectors[:at_once]
+        open_ = unmet[some[:, None], rivals]
+        if not open_.any(axis=1).all():
+            return int(claims[some[~open_.any(axis=1)][0]])
+        who, next_ = np.nonzero(open_ & (np.cumsum(open_, axis=1) <= max(at_once // len(some), 1)))
+        one, other = some[who], rivals[next_]
+        outcome = yield np.stack([one, other], axis=1)
+        unmet[one, other] = unmet[other, one] = False
+        alive[one[outcome != claims[one]]] = alive[other[outcome != claims[other]]] = False
+        objectors = objectors[alive[objectors]]
+        strikers = other[outcome != claims[one]]
+        at_once = DUELS_AT_ONCE if len(strikers) else 2 * at_once
+        if len(strikers):
+            rivals = np.append(majority(strikers), rivals[rivals != majority(strikers)])
+    return NO_CLASS
 
 
 def double_masking(labels: IntArray) -> Duelling[Decision]:

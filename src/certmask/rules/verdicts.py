@@ -43,20 +43,32 @@ class Told(NamedTuple):
     leads: Leads
 
 
-def settled(aggregate: Aggregate, votes: Votes, pools: Pools, threshold: float = LAST) -> tuple[IntArray, BoolArray]:
-    """The winning class of each pool, and whether its lead exceeds the threshold, ``[n]`` each."""
+class Settled(NamedTuple):
+    """Verdicts on pools, ``[n]`` each: the winning class, whether its lead exceeds the threshold, and the lead.
+
+    The lead is on average over the pool's votes; of a pool of several that is ``clear``, it may be a lower bound.
+    """
+
+    labels: IntArray
+    clear: BoolArray
+    leads: Leads
+
+
+def settled(aggregate: Aggregate, votes: Votes, pools: Pools, threshold: float = LAST) -> Settled:
+    """The verdict on each pool at a level with this threshold."""
     bars = threshold * pools.sizes
     if pools.passes.shape[1] == 1:
         found = aggregate.judged_alone(votes.heads(pools.passes, pools.pictures))
-        return found.labels[:, 0].astype(np.int64), np.asarray(found.low[:, 0] > bars)
+        return Settled(found.labels[:, 0].astype(np.int64), np.asarray(found.low[:, 0] > bars), found.low[:, 0])
     labels = votes.heads(pools.passes[:, :1], pools.pictures).labels[:, 0]
-    clear = least_leads(aggregate, votes, pools, labels, 0.0) > np.maximum(bars, 0.0)
+    leads = least_leads(aggregate, votes, pools, labels, 0.0)
+    clear = leads > np.maximum(bars, 0.0)
     if not clear.all():
-        labels = labels.copy()
+        labels, leads = labels.copy(), leads.copy()
         exact = judged(aggregate, votes, Pools(*(column[~clear] for column in pools)))
-        labels[~clear] = exact.labels
+        labels[~clear], leads[~clear] = exact.labels, exact.low
         clear[~clear] = exact.low > bars[~clear]
-    return labels, clear
+    return Settled(labels, clear, leads / pools.sizes)
 
 
 def told(
