@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from benchmarks.plain_loop import certified, two_mask_labels
 from certmask.backends.devices import device_name
+from certmask.classifier import Classifier, float32_mode
 from certmask.cli.choices import photos_for
 from certmask.covers import default_cover, patchcleanser_cover, zoom_cover
 from certmask.covers.default import default_patch
@@ -25,7 +27,7 @@ from certmask.engine import Engine
 from certmask.results.file import provenance
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser
 from certmask.threat import Size
-from certmask.zoo import load_classifier
+from certmask.zoo import load_classifier, load_model
 
 Record = dict[str, Any]
 
@@ -52,6 +54,21 @@ def timed(engine: Engine, images: Sequence[Tensor], labels: Sequence[int], defen
     return {**record, "photos_per_second": len(images) / seconds, "passes_per_second": passes / seconds}
 
 
+def plain_loop(model: nn.Module, images: Sequence[Tensor], labels: Sequence[int], classifier: Classifier) -> Record:
+    """PatchCleanser's certificate by the loop that peers run, on the same photos."""
+    pixels = torch.stack(list(images))
+    mean, std = (torch.tensor(numbers).view(3, 1, 1) for numbers in (classifier.mean, classifier.std))
+    cover = patchcleanser_cover(classifier.size, default_patch(classifier.size), 6)
+    model = model.to(classifier.device)
+    with float32_mode(classifier.device, tf32=False):
+        begin = time.perf_counter()
+        table = two_mask_labels(model, (pixels - mean) / std, cover, classifier.device)
+        seconds = time.perf_counter() - begin
+    found = certified(table, torch.tensor(labels))
+    record = {"defence": "plain loop, PatchCleanser 6×6", "photos": len(pixels), "certified": int(found.sum())}
+    return {**record, "seconds": seconds, "photos_per_second": len(pixels) / seconds}
+
+
 def network_alone(engine: Engine, seconds: float = 3.0) -> float:
     """Passes per second of full batches without any rule."""
     forward, device = engine.forward, engine.classifier.device
@@ -73,6 +90,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--images", type=int)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--plain", type=int, default=0, help="so many of the photos through the plain loop as well")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -89,6 +107,12 @@ def main() -> None:
             print(rows[-1], flush=True)
     alone = network_alone(engine)
     best = {d.name: max(r["passes_per_second"] for r in rows if r["defence"] == d.name) / alone for d in every}
+    if options.plain:
+        plain = dataset.spread(options.plain)
+        truth = [sample.label for sample in plain.samples]
+        model = load_model(options.model, options.weights).eval()
+        rows.append(plain_loop(model, list(plain.tensors(classifier.size)), truth, classifier))
+        print(rows[-1], flush=True)
     told = {"device": device_name(classifier.device), "model": classifier.describe(), "data": dataset.describe()}
     content = {**told, "versions": provenance(), "network_alone_passes_per_second": alone, "rows": rows}
     options.out.parent.mkdir(parents=True, exist_ok=True)

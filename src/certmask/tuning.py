@@ -19,7 +19,7 @@ from certmask.defences import MaskedDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, CoverError, ResultsError, first_line
 from certmask.results.columns import Figures, figures
-from certmask.results.file import provenance
+from certmask.results.file import Row, provenance
 from certmask.results.run import Run, read_run
 from certmask.rules import JuryDetection, JuryRecovery, Rule
 from certmask.rules.registry import aggregate_of
@@ -69,7 +69,12 @@ SETTINGS = (
     Setting((2, 3, 6, 12), (0.95, 0.5, 0.2), (0.9, 0.2, 0.1)),
     Setting((2, 3, 6, 12), (0.95, 0.5, 0.3), (0.95, 0.5, 0.1)),
     Setting((2, 3, 6, 12), (0.95, 0.7, 0.2), (0.95, 0.5, 0.2)),
+    Setting((2, 3, 6, 12), (0.95, 0.6, 0.2), (0.95, 0.6, 0.2)),
+    Setting((2, 3, 6, 12), (0.95, 0.7, 0.1), (0.95, 0.7, 0.1)),
+    Setting((2, 3, 6, 12), (0.98, 0.7, 0.2), (0.98, 0.7, 0.2)),
     Setting((2, 3, 6, 12), (0.98, 0.8, 0.3), (0.95, 0.7, 0.3)),
+    Setting((2, 3, 6, 12), (0.9, 0.2, 0.1), (0.9, 0.1, 0.1), pooled=True),
+    Setting((2, 3, 6, 12), (0.9, 0.25, 0.1), (0.9, 0.2, 0.1), pooled=True),
     Setting((2, 3, 6, 12), (0.9, 0.3, 0.1), (0.9, 0.2, 0.1), pooled=True),
     Setting((2, 3, 6, 12), (0.95, 0.5, 0.2), (0.95, 0.3, 0.1), pooled=True),
     Setting((2, 3, 6), (0.9, 0.2), (0.9, 0.1)),
@@ -127,8 +132,9 @@ def settings(
 class Choice:
     """What was tried on photos for choosing, what of it no other beats, and what was taken.
 
-    ``front`` has the settings that certify more than all cheaper ones; ``taken`` is the cheapest of those whose share
-    of certificates, and of right answers, is within one standard error of the best within the budget.
+    ``front`` has the settings that certify more than all cheaper ones. ``taken`` is the cheapest of those that are
+    behind the best within the budget by no more than one standard error of the difference on the same photos: first in
+    certificates, of those in right answers.
     """
 
     tried: tuple[Figures, ...]
@@ -146,12 +152,13 @@ def chosen(run: Run, budget: float | None, spent: str = "prove") -> Choice:
     if not affordable:
         least = min(price(own, spent) for own in tried)
         raise CertmaskError(f"expected a budget of at least {least:.0f} passes to {spent}, got {budget:g}")
-    best = max(_certified(own) for own in affordable)
-    clean = max(own.clean.value for own in affordable)
-    error = sqrt(max(best * (1 - best), clean * (1 - clean)) / len(run.rows))
-    good = [own for own in affordable if _certified(own) >= best - error and own.clean.value >= clean - error]
+    good = affordable
+    for holds in (_is_certified, _is_right):
+        photos = {own.defence: [holds(row, own.defence) for row in run.rows] for own in good}
+        best = max(photos.values(), key=sum)
+        good = [own for own in good if not _behind(photos[own.defence], best)]
     front = [own for own in tried if not any(_beats(other, own, spent) for other in tried)]
-    taken = min(good or affordable, key=lambda own: (price(own, spent), -_certified(own)))
+    taken = min(good, key=lambda own: (price(own, spent), -_certified(own)))
     return Choice(tried, tuple(sorted(front, key=lambda own: price(own, spent))), taken)
 
 
@@ -164,6 +171,20 @@ def price(found: Figures, spent: str) -> float:
 
 def _certified(found: Figures) -> float:
     return 0.0 if found.certified is None else found.certified.value
+
+
+def _is_certified(row: Row, defence: str) -> bool:
+    return bool(row["defences"][defence]["certified"])
+
+
+def _is_right(row: Row, defence: str) -> bool:
+    outcome = row["defences"][defence]
+    return bool(outcome["label"] == row["label"] and not outcome["alert"])
+
+
+def _behind(own: Sequence[bool], best: Sequence[bool]) -> bool:
+    """Whether one holds on fewer of the same photos than another, by more than the root of where they differ."""
+    return sum(best) - sum(own) > sqrt(sum(a != b for a, b in zip(own, best, strict=True)))
 
 
 def _beats(one: Figures, other: Figures, spent: str) -> bool:

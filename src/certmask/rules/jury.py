@@ -20,7 +20,7 @@ from certmask.rules.verdicts import LAST, Pools, judged, settled
 from certmask.votes import BoolArray, Votes
 
 Thresholds = float | Sequence[float]
-DEFAULT_THRESHOLDS = (0.95, 0.7, 0.5)
+DEFAULT_THRESHOLDS = (0.95, 0.5, 0.2)
 """The leads that settle a question before the last level, where nobody says otherwise: almost certain under the largest
 masks, clear under smaller ones."""
 

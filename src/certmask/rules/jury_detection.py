@@ -6,11 +6,14 @@ import numpy as np
 
 from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.geometry import IntArray
-from certmask.rules.aggregates import Leads
-from certmask.rules.jury import JuryRule, bars_of
+from certmask.rules.aggregates import Aggregate, Leads
+from certmask.rules.jury import JuryRule, Thresholds, bars_of
 from certmask.rules.rule import Asking, Proofs, majority
 from certmask.rules.verdicts import LAST, Pools, settled
 from certmask.votes import BoolArray, Votes
+
+DETECTION_THRESHOLDS = (0.95, 0.6, 0.2)
+"""The leads that settle a claim before the last level, where nobody says otherwise."""
 
 FIRST_PLACES = 4
 """How many places of a picture are looked at closer at first, and twice as many in each round after."""
@@ -26,6 +29,15 @@ class JuryDetection(JuryRule):
     name = "jury detection"
     guarantee = Guarantee.DETECTION
     pairs = "all"
+
+    def __init__(
+        self,
+        aggregate: Aggregate | str | None = None,
+        thresholds: Thresholds = DETECTION_THRESHOLDS,
+        pooled: bool = False,
+        margin: float = 0.0,
+    ) -> None:
+        super().__init__(aggregate, thresholds, pooled, margin)
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         claims = yield from self._claims_until_split(votes)

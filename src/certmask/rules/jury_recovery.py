@@ -16,7 +16,7 @@ from certmask.rules.rule import Asking, Proofs
 from certmask.rules.tournament import LAST_RESORTS, checked_resort, recovered
 from certmask.votes import Votes
 
-DEFAULT_CLAIM_THRESHOLDS = (0.9, 0.1, 0.0)
+DEFAULT_CLAIM_THRESHOLDS = (0.9, 0.2, 0.1)
 """The leads that settle a claim before the last level, where nobody says otherwise."""
 
 
