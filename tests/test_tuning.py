@@ -54,25 +54,39 @@ NAMES = [defence.name for defence in TRIED]
 
 
 def test_settings_are_few_and_named_by_what_they_are() -> None:
-    """About twenty, all different, all sound on the cover they come with, also for detection and with a margin."""
-    assert len(set(NAMES)) == len(TRIED) == sum(len(row[-1]) for row in SETTINGS)
-    assert 12 <= len(TRIED) <= 24
+    """A few dozen at most, all different, all sound on the cover they come with, also for detection, with a margin."""
+    assert len(set(NAMES)) == len(TRIED) == len(SETTINGS)
+    assert 12 <= len(TRIED) <= 30
     assert len({(str(d.cover.digest), repr(d.rule)) for d in TRIED}) == len(TRIED)
     assert all(isinstance(d.rule, JuryRecovery) for d in TRIED)
     detecting = list(settings((32, 32), Patch(5, 5), None, Guarantee.DETECTION, Margin(0.01, 0.5)))
-    assert [d.name for d in detecting] == NAMES
+    assert {d.name for d in detecting} == {str(setting._replace(duels=())) for setting in SETTINGS}
+    assert len({d.name for d in detecting}) == len(detecting) < len(TRIED), "claims alone, each once"
     for defence in detecting:
         assert isinstance(defence.rule, JuryDetection)
         assert defence.rule.margin == (0.5 if defence.rule.unit == "logarithm" else 0.01)
 
 
 def test_the_cheapest_within_a_standard_error_of_the_best_is_taken() -> None:
-    """The standard error of 50 among 100 is 5: 46 for half the passes is as good, 44 is not."""
-    run = invented({NAMES[0]: photos(50, 600), NAMES[1]: photos(46, 300), NAMES[2]: photos(44, 20)})
+    """Of the difference on the same photos, the root of where they differ: one photo of one is, two of two are not."""
+    run = invented({NAMES[0]: photos(50, 600), NAMES[1]: photos(49, 300), NAMES[2]: photos(48, 20)})
     assert chosen(run, None).taken.defence == NAMES[1]
     assert chosen(run, 100).taken.defence == NAMES[2]
     with pytest.raises(CertmaskError, match="expected a budget of at least 20 passes to prove, got 10"):
         chosen(run, 10)
+
+
+@pytest.mark.parametrize(("first", "taken"), [(6, 0), (10, 1)], ids=["differs in 8", "differs in 16"])
+def test_photos_that_only_the_cheaper_one_certifies_count_for_it(first: int, taken: int) -> None:
+    """46 against 50: four fewer are more than the root of 8 photos that differ, and not more than the root of 16."""
+    cheaper = [(True, first <= n < first + 46, 9, 20) for n in range(100)]
+    assert chosen(invented({NAMES[0]: photos(50, 600), NAMES[1]: cheaper}), None).taken.defence == NAMES[taken]
+
+
+def test_right_answers_are_compared_among_those_that_certify_enough() -> None:
+    """One that answers best and certifies too little takes nobody's place."""
+    run = invented({NAMES[0]: photos(50, 600, right=90), NAMES[1]: photos(20, 5, right=100)})
+    assert chosen(run, None).taken.defence == NAMES[0]
 
 
 def test_a_setting_that_answers_worse_is_not_taken() -> None:

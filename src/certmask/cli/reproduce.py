@@ -122,14 +122,14 @@ def _run(campaign: Campaign, choices: Choices) -> None:
 
 
 def _check_trials(campaign: Campaign, margin: Margin | None) -> None:
-    """An error for a margin that proves nothing, or for results files that cannot be continued."""
+    """An error for a margin that proves nothing, results that cannot be continued, a tuned defence of another kind."""
     from certmask.cli.choices import check_margin
     from certmask.cli.outputs import check_continued
     from certmask.cli.usage import asked_rightly
 
     for trial in campaign.planned():
         check_continued(trial.path(campaign.folder))
-        if margin is not None:
+        if margin is not None or trial.tuned is not None:
             with asked_rightly():
                 defences = trial.defences(margin)
             for defence in defences:
