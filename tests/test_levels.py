@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference_rules as reference
 import torch
-from game import HARD, LEADS, Table, certifying, deciding, line_zoom, play
+from game import HARD, LEADS, Table, certifying, deciding, line_zoom, play, played
 from members import ZOOMING
 from tables import as_votes, by_reference, judges_of, places_of, random_table
 
@@ -18,10 +18,11 @@ from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee, Weakest
 from certmask.covers import Cover, default_cover, spread_cover, stacked_cover, zoom_cover
 from certmask.geometry import IntArray
 from certmask.rules import AGGREGATES, JuryDetection, JuryRecovery, MeanLogProbability, PatchCleanser, Rule
-from certmask.rules.rule import Proofs, answer
+from certmask.rules.aggregates import Leads
+from certmask.rules.rule import Asking, Proofs, answer
 from certmask.rules.tournament import DUELS_AT_ONCE, objection
 from certmask.threat import Patch
-from certmask.votes import FloatArray, Votes
+from certmask.votes import Votes
 
 torch.set_num_threads(1)
 
@@ -80,6 +81,27 @@ def test_levels_agree_with_the_reference(rule: Rule) -> None:
         outcomes[decision.label == label and not decision.alert, proved] += 1
     assert outcomes[False, False] > 4
     assert outcomes[True, True] > 4
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [JuryDetection(thresholds=0.4), JuryDetection(thresholds=0.4, pooled=True), JuryRecovery(claim_thresholds=0.3)],
+    ids=repr,
+)
+def test_levels_of_a_cohort_are_those_of_its_pictures(rule: Rule) -> None:
+    """60 seeded pictures at once: the same answers from the same votes as one by one, alerts beside none included."""
+    rng, outcomes = Random(24), Counter[bool]()
+    for cover in COVERS:
+        tables = [random_table(cover, rng.randrange(4), True, rng) for _ in range(12)]
+        palette = torch.tensor([row for table in tables for row in table.values()])
+        width = len(tables[0])
+        numbers = [{one: n * width + number for number, one in enumerate(table)} for n, table in enumerate(tables)]
+        choosers = [own.__getitem__ for own in numbers]
+        for choose, (decision, cast) in zip(choosers, played(cover, deciding(rule), palette, choosers), strict=True):
+            alone, own = play(cover, deciding(rule), palette, choose)
+            assert (decision, decision.basis, cast) == (alone, alone.basis, own)
+            outcomes[decision.alert or decision.basis not in ("", "unanimous")] += 1
+    assert min(outcomes[False], outcomes[True]) > 10
 
 
 # ------------------------------------------------------------------------------------------------------ proofs
@@ -174,7 +196,7 @@ def outcomes_of(claims: IntArray, rng: Random, classes: int) -> IntArray:
     return found
 
 
-def sought(claims: IntArray, results: IntArray, expected: int, leads: FloatArray) -> tuple[int, list[frozenset[int]]]:
+def sought(claims: IntArray, results: IntArray, expected: int, leads: Leads) -> tuple[int, list[frozenset[int]]]:
     """What the search for someone unbeaten finds, and the duels it took, round by round."""
     duels: list[frozenset[int]] = []
     asking = objection(claims, leads, expected)
@@ -270,12 +292,15 @@ def test_the_most_doubtful_places_are_looked_at_first() -> None:
 def test_an_alert_takes_fewer_passes_than_a_look_at_everything(pooled: bool) -> None:
     """Seeded: no pass that a look at every place does not take; all of those where there is no alert."""
     rng, rule, fewer = Random(23), JuryDetection(thresholds=0.5, pooled=pooled), Counter[tuple[bool, bool]]()
+
+    def looking_at_everything(votes: Votes) -> Asking[list[IntArray]]:
+        return list((yield from rule.claims(votes)))
+
     for cover, _ in product(COVERS, range(80)):
         table = random_table(cover, rng.randrange(4), True, rng)
-        names = list(table)
-        palette, numbers = torch.tensor(list(table.values())), {one: n for n, one in enumerate(names)}
+        palette, numbers = torch.tensor(list(table.values())), {one: n for n, one in enumerate(table)}
         decision, cast = play(cover, deciding(rule), palette, numbers.__getitem__)
-        _, everything = play(cover, rule.claims, palette, numbers.__getitem__)
+        _, everything = play(cover, looking_at_everything, palette, numbers.__getitem__)
         assert set(cast) <= set(everything)
         fewer[decision.alert, len(cast) < len(everything)] += 1
     assert fewer[False, True] == 0
