@@ -33,7 +33,7 @@ from members import ZOOMING, told_apart
 from torch import Tensor
 from unsound import TakenAtItsWord
 
-from certmask.certificate import Decision
+from certmask.certificate import BASES, Decision
 from certmask.covers import Cover, custom_cover, spread_cover, stacked_cover, zoom_cover
 from certmask.geometry import Mask
 from certmask.rules import (
@@ -131,6 +131,17 @@ def test_every_attack_on_single_masks_that_duel_one_by_one(first: int, monkeypat
     monkeypatch.setattr(tournament, "DUELS_AT_ONCE", first)
     seen = every_attack(line_zoom(4, (1, range(4))), PatchCleanser(last_resort="bare"), HARD, labels=(2,))
     assert seen["attacks"] > 1000
+
+
+def test_of_a_certified_picture_every_basis_is_right() -> None:
+    """Exhaustive on three places: with a patch an answer may rest on anything, the bare picture included."""
+    cover, seen = line_zoom(3, (1, [0, 1, 2])), set[tuple[str, int]]()
+    for rule in (JuryRecovery(), JuryRecovery(last_resort="majority")):
+        for clean in certified(cover, rule, 2, QUIET):
+            for district in range(len(cover.districts)):
+                runs = plays(cover, deciding(rule), QUIET, attacker(cover, district, clean, QUIET))
+                seen |= {(decision.basis, decision.label) for decision, _ in runs}
+    assert seen == {(basis, 2) for basis in BASES}
 
 
 def larger() -> list[Cover]:
