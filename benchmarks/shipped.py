@@ -66,7 +66,8 @@ def _line(own: Figures, beside: Figures) -> str:
     certified = 100 * own.certified.value if own.certified else 0.0
     ahead = certified - (100 * beside.certified.value if beside.certified else 0.0)
     clean, more = 100 * own.clean.value, 100 * (own.clean.value - beside.clean.value)
-    return f"{own.defence:60} {certified:5.1f} {ahead:+5.1f}  clean {clean:5.1f} {more:+5.1f}  answer {own.answer_passes:6.1f}  proof {proved}"
+    costs = f"answer {own.answer_passes:6.1f}  proof {proved}"
+    return f"{own.defence:60} {certified:5.1f} {ahead:+5.1f}  clean {clean:5.1f} {more:+5.1f}  {costs}"
 
 
 def main() -> None:
