@@ -43,7 +43,8 @@ from certmask.engine.masking import MaskTable
 from certmask.geometry import IntArray
 from certmask.results.file import ResultsFile, Row, provenance
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser
-from certmask.rules.jury import JuryRule
+from certmask.rules.aggregates import Leads
+from certmask.rules.jury import JuryRule, Verdicts
 from certmask.rules.levels import PoolsOf
 from certmask.rules.rule import Asking, Proofs, majority
 from certmask.rules.tournament import Duelling, Referee, double_masking, side_by_side, tournament
@@ -178,7 +179,9 @@ def duels(change: Callable[[Game, int], Game]) -> Callable[[int], Patches]:
     def patches(seed: int) -> Patches:
         game = change(tournament, seed)
 
-        def faulty(_votes: Votes, claims: IntArray, referee: Referee, _resort: str) -> Asking[list[Decision]]:
+        def faulty(
+            _votes: Votes, claims: IntArray, _leads: Leads, referee: Referee, _resort: str
+        ) -> Asking[list[Decision]]:
             return side_by_side(map(game, claims), referee)
 
         return [
@@ -245,16 +248,17 @@ def gate_on_the_bare_picture(_: int) -> Patches:
 
     def verdicts(
         self: JuryRule, votes: Votes, pictures: IntArray, things: IntArray, pools_of: PoolsOf, bars: Sequence[float]
-    ) -> Asking[IntArray]:
+    ) -> Asking[Verdicts]:
         bare = votes.ballot.bare[None]
         yield votes.ask(bare, np.unique(pictures))
         sure = votes.heads(bare, pictures).lead[:, 0] > SURE
-        found = np.empty(len(things), dtype=np.int64)
+        found = Verdicts.empty(len(things))
+        found.levels[:] = np.where(sure, len(bars), 0)
         for level, some in ((len(bars), sure), (0, ~sure)):
             if some.any():
                 pools = Pools(pictures[some], pools_of(things[some], level))
                 yield votes.ask(pools.passes, pools.pictures)
-                found[some], _ = settled(self.aggregate, votes, pools)
+                found.labels[some], _, found.leads[some] = settled(self.aggregate, votes, pools)
         return found
 
     def proving(self: JuryRule, votes: Votes, labels: IntArray) -> Asking[Proofs]:
@@ -268,6 +272,7 @@ def gate_on_the_bare_picture(_: int) -> Patches:
 
     return [
         ("certmask.rules.jury.JuryRule._verdicts", verdicts),
+        ("certmask.rules.jury_detection.JuryDetection._claims_until_split", JuryRule.claims),
         ("certmask.rules.jury_recovery.JuryRecovery.proving", proving),
         ("certmask.rules.jury_detection.JuryDetection.proving", proving),
     ]

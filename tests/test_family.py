@@ -133,7 +133,7 @@ def test_an_explanation_says_who_voted_what(rule: cm.JuryRecovery, images: Tenso
         for jury, claim in zip(one.hypotheses, one.claims, strict=True):
             if len(jury) == 1:
                 assert claim == one.votes[jury[0]][0]
-        beside = len(COVER) + (one.basis == "bare")
+        beside = len(COVER) + (one.basis in ("unbeaten", "bare"))
         assert one.duels == (one.passes - beside if rule.guarantee is Guarantee.RECOVERY else 0)
         assert one.why().startswith("all " if len(set(one.claims)) == 1 else "of ")
     names = [f"thing {c}" for c in range(5)]

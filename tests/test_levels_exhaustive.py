@@ -31,10 +31,11 @@ from game import (
 )
 from members import ZOOMING, told_apart
 from torch import Tensor
+from unsound import TakenAtItsWord
 
-from certmask.certificate import Decision
+from certmask.certificate import BASES, Decision
 from certmask.covers import Cover, custom_cover, spread_cover, stacked_cover, zoom_cover
-from certmask.geometry import IntArray, Mask
+from certmask.geometry import Mask
 from certmask.rules import (
     AGGREGATES,
     Aggregate,
@@ -45,7 +46,10 @@ from certmask.rules import (
     MeanProbability,
     PatchCleanser,
     Rule,
+    jury_detection,
+    tournament,
 )
+from certmask.rules.jury import Verdicts
 from certmask.rules.rule import Asking, majorities
 from certmask.rules.verdicts import Pools, settled
 from certmask.threat import Patch
@@ -61,6 +65,7 @@ WHOLE = line_zoom(2, (2, [0]), (1, [0, 1]))
 TWICE = line_zoom(2, (1, [0, 1]), (1, [0, 1]))
 SHARED = line_zoom(3, (2, [0, 2]), (1, [0, 1, 2]))
 """Two places share a coarse mask; the third one's is the same at both levels."""
+HALVES = line_zoom(4, (2, [0, 2]), (1, range(4)))
 THREE = line_zoom(4, (4, [0]), (2, [0, 2]), (1, [0, 1, 2, 3]))
 JURY = stacked_cover(
     [custom_cover((1, 3), ONE, [Mask(0, 0, 1, 2), Mask(0, 2, 1, 2)]), spread_cover((1, 3), ONE, (1, 2), (1, 2))]
@@ -101,6 +106,42 @@ def test_every_attack_with_a_threshold_for_each_level(thresholds: tuple[float, f
     for pooled in (False, True):
         rule = JuryRecovery(thresholds=thresholds, claim_thresholds=thresholds[::-1], pooled=pooled)
         assert every_attack(cover, rule, LEADS, labels=(2,))["attacks"] > 80
+
+
+AT_ONCE = [
+    JuryRecovery(thresholds=0.5, claim_thresholds=0.5),
+    JuryRecovery(thresholds=0.5, claim_thresholds=0.5, last_resort="majority"),
+    JuryDetection(thresholds=0.5),
+]
+
+
+@pytest.mark.parametrize("rule", AT_ONCE, ids=repr)
+@pytest.mark.parametrize("first", [1, 2])
+def test_every_attack_however_little_is_asked_at_once(rule: Rule, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exhaustive: small covers, too, take several rounds of duels and of looking closer then."""
+    monkeypatch.setattr(jury_detection, "FIRST_PLACES", first)
+    monkeypatch.setattr(tournament, "DUELS_AT_ONCE", first)
+    seen = total(every_attack(cover, rule, GATED, labels=(2,)) for cover in (WHOLE, SHARED, JURY, THREE))
+    assert seen["attacks"] > 100
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_every_attack_on_single_masks_that_duel_one_by_one(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exhaustive on four masks: PatchCleanser with the bare picture as last resort."""
+    monkeypatch.setattr(tournament, "DUELS_AT_ONCE", first)
+    seen = every_attack(line_zoom(4, (1, range(4))), PatchCleanser(last_resort="bare"), HARD, labels=(2,))
+    assert seen["attacks"] > 1000
+
+
+def test_of_a_certified_picture_every_basis_is_right() -> None:
+    """Exhaustive on three places: with a patch an answer may rest on anything, the bare picture included."""
+    cover, seen = line_zoom(3, (1, [0, 1, 2])), set[tuple[str, int]]()
+    for rule in (JuryRecovery(), JuryRecovery(last_resort="majority")):
+        for clean in certified(cover, rule, 2, QUIET):
+            for district in range(len(cover.districts)):
+                runs = plays(cover, deciding(rule), QUIET, attacker(cover, district, clean, QUIET))
+                seen |= {(decision.basis, decision.label) for decision, _ in runs}
+    assert seen == {(basis, 2) for basis in BASES}
 
 
 def larger() -> list[Cover]:
@@ -179,22 +220,24 @@ def test_a_lead_within_the_margin_of_a_threshold_is_right_on_both_sides(
 # --------------------------------------------------------------------------- the enumeration can find mistakes
 
 
-class GateOfTheMajority(JuryRecovery):
+class GateOfTheMajority(TakenAtItsWord):
     """Looks closer where a coarse vote dissents from most others, which do not hide the place."""
 
-    def claims(self, votes: Votes) -> Asking[IntArray]:
+    def judged_places(self, votes: Votes) -> Asking[Verdicts]:
         levels = self.levels(votes)
         everyone = np.tile(np.arange(levels.places), votes.store.pictures)
         pictures = np.repeat(votes.everyone, levels.places)
         coarse = Pools(pictures, levels.claim_pools(everyone, 0))
         yield votes.ask(*reversed(coarse))
-        found, _ = settled(self.aggregate, votes, coarse)
-        open_ = np.flatnonzero(found != np.repeat(majorities(found.reshape(-1, levels.places)), levels.places))
+        labels, _, leads = settled(self.aggregate, votes, coarse)
+        found = Verdicts(labels, np.zeros_like(labels), leads)
+        open_ = np.flatnonzero(labels != np.repeat(majorities(labels.reshape(-1, levels.places)), levels.places))
         if len(open_):
             fine = Pools(pictures[open_], levels.claim_pools(everyone[open_], 1))
             yield votes.ask(*reversed(fine))
-            found[open_], _ = settled(self.aggregate, votes, fine)
-        return found.reshape(-1, levels.places)
+            found.labels[open_], _, found.leads[open_] = settled(self.aggregate, votes, fine)
+            found.levels[open_] = 1
+        return found
 
 
 class BareBeforeUnbeaten(PatchCleanser):
@@ -216,14 +259,14 @@ class BareBeforeUnbeaten(PatchCleanser):
 @pytest.mark.parametrize(
     ("rule", "cover"),
     [
-        (GateOfTheMajority(thresholds=0.5, claim_thresholds=0.5), SHARED),
+        (GateOfTheMajority(thresholds=0.5, claim_thresholds=0.5), HALVES),
         (BareBeforeUnbeaten(), line_zoom(3, (1, [0, 1, 2]))),
     ],
     ids=["a gate that reads other votes", "bare for the majority"],
 )
 def test_the_traps_are_noticed(rule: Rule, cover: Cover) -> None:
     """Rules that fall into one of the traps of docs/guarantees.md are broken by the same enumeration."""
-    with pytest.raises(pytest.fail.Exception, match="is certified for class 2 but answers"):
+    with pytest.raises(pytest.fail.Exception, match=r"is certified for class 2 but answers .* when attacked"):
         every_attack(cover, rule, GATED, (2,))
 
 

@@ -212,9 +212,14 @@ def test_verdicts_are_those_of_all_probabilities(aggregate: Aggregate) -> None:
         pools = districts_of(votes)
         exact = aggregate.judged(votes.outputs, torch.from_numpy(votes.rows(pools.passes, pools.pictures)))
         for bar in (-np.inf, 0.0, 0.2, 0.9):
-            labels, clear = settled(aggregate, votes, pools, bar)
+            labels, clear, leads = settled(aggregate, votes, pools, bar)
             assert labels.tolist() == exact.labels.tolist()
             assert clear.tolist() == (exact.low.numpy() > bar * pools.sizes).tolist()
+            assert (leads <= exact.low.numpy() / pools.sizes).all(), (
+                "a bound from first classes is no more than the lead"
+            )
+            assert (leads[~clear] == (exact.low.numpy() / pools.sizes)[~clear]).all()
+            assert (leads[clear] > max(bar, 0.0)).all() or bar < 0
         for label, margin in product(range(5), (0.0, 0.05)):
             rows = torch.from_numpy(votes.rows(pools.passes, pools.pictures))
             won = aggregate.wins(votes.outputs, rows, torch.full((len(rows),), label), margin).numpy()

@@ -17,7 +17,19 @@ from certmask.votes import Votes
 SURE = 0.5
 
 
-class BareGate(JuryRecovery):
+class TakenAtItsWord(JuryRecovery):
+    """Certifies what it claims itself about the clean picture, and how it would judge every pair there."""
+
+    def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
+        opponents = self.levels(votes).opponents
+        claims = yield from self.claims(votes)
+        pairs = np.tile(opponents, (len(labels), 1))
+        duels = yield from self.duels(votes, np.repeat(votes.everyone, len(opponents)), pairs)
+        said = np.concatenate([claims, duels.reshape(len(labels), -1)], axis=1)
+        return Proofs(np.asarray((said == labels[:, None]).all(axis=1)), [None] * len(labels))
+
+
+class BareGate(TakenAtItsWord):
     """Unsound on purpose: the bare picture's lead, which a patch may change, says which level judges every place.
 
     Where the clean picture is sure, the finest level is proved right; a patch makes it unsure, and the coarsest
@@ -38,11 +50,3 @@ class BareGate(JuryRecovery):
                 yield votes.ask(pools.passes, pools.pictures)
                 found.labels[some], _, found.leads[some] = settled(self.aggregate, votes, pools)
         return found
-
-    def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
-        opponents = self.levels(votes).opponents
-        claims = yield from self.claims(votes)
-        pairs = np.tile(opponents, (len(labels), 1))
-        duels = yield from self.duels(votes, np.repeat(votes.everyone, len(opponents)), pairs)
-        said = np.concatenate([claims, duels.reshape(len(labels), -1)], axis=1)
-        return Proofs(np.asarray((said == labels[:, None]).all(axis=1)), [None] * len(labels))

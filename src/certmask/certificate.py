@@ -63,10 +63,10 @@ _SENTENCES = {
 BASES = {
     "unanimous": "every place claims the same class",
     "unbeaten": "the claim of a place that no other beats",
-    "bare": "no place is unbeaten: the picture as it came",
-    "majority": "no place is unbeaten: what most places claim",
+    "bare": "no place that claims another class is unbeaten: the picture as it came",
+    "majority": "no place that claims another class is unbeaten: what most places claim",
 }
-"""What an answer may rest on, and what that means; only the first two can be of a certified picture."""
+"""What an answer may rest on, and what that means. A certified picture without a patch is unanimous."""
 
 
 @dataclass(frozen=True)

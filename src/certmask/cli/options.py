@@ -66,7 +66,8 @@ LastResortOption = Annotated[
     str | None,
     typer.Option(
         "--last-resort",
-        help="What answers where no place is unbeaten: bare (zoom, juries) or majority (PatchCleanser as published).",
+        help="What answers where no place that claims another class is unbeaten: bare (zoom, juries) or majority "
+        "(PatchCleanser as published).",
         autocompletion=_offered("bare", "majority"),
     ),
 ]

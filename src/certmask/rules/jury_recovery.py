@@ -25,7 +25,7 @@ class JuryRecovery(JuryRule):
 
     Certificate: on the clean image ``D(t)`` and ``R(t, u)`` are the label for all places ``t ≠ u``. A patch in ``t``
     leaves ``D(t)`` and every ``R(t, ·)`` alone, so ``t`` is unbeaten, and whoever else is has its claim. Where nobody
-    is, the ``last_resort`` answers: the ``bare`` picture, or the ``majority`` of claims.
+    of another class is, the ``last_resort`` answers: the ``bare`` picture, or the ``majority`` of claims.
     ``thresholds`` are those of duels, ``claim_thresholds`` those of claims, which are sure sooner.
     ``pairs="all"`` pools every mask of one jury with every mask of the other, ``"aligned"`` only masks of one grid.
     """

@@ -24,8 +24,8 @@ class PatchCleanser(Rule):
     """One mask each: if all agree, answer. Else a dissenter whose every second mask agrees with it wins.
 
     With ``challenger=True`` masks that disagree duel instead, by the vote of both together: fewer passes. Both as
-    published leave what nobody settles to the masks' ``majority``. With the ``bare`` picture as ``last_resort`` an
-    unbeaten mask is looked for among all masks, those of the majority included, before it is asked.
+    published leave what nobody settles to the masks' ``majority``. With the ``bare`` picture as ``last_resort``
+    that answers, unless a mask that votes otherwise is unbeaten, be it one of the majority.
     Certificate for all: every mask and every pair of masks votes for the label (two-mask correctness).
     """
 

@@ -80,7 +80,7 @@ def _some_unbeaten(survivors: IntArray, claims: IntArray) -> Duelling[bool]:
 
 
 LAST_RESORTS = ("bare", "majority")
-"""Who answers where no hypothesis is unbeaten: the picture as it came, or what most hypotheses claim."""
+"""Who answers where no hypothesis of another class is unbeaten: the picture as it came, or what most of them claim."""
 
 
 def checked_resort(last_resort: str) -> str:
