@@ -58,7 +58,7 @@ PRINTS: dict[str, list[str]] = {
         r"guarantee +defence *",
         r"published test +published rule k=6 +0.85",
         r"recovery +PatchCleanser 6×6 +0.90",
-        r" +zoom +0.90",
+        r" +zoom +0.85",
     ],
 }
 """What each example prints, line by line."""

@@ -641,8 +641,8 @@ def test_a_certificate_carries_all_it_rests_on() -> None:
         "margin": 0.125,
         "pairs": "aligned",
         "aggregate": "label majority",
-        "thresholds": [0.95, 0.7, 0.5],
-        "claim_thresholds": [0.9, 0.1, 0.0],
+        "thresholds": [0.95, 0.5, 0.2],
+        "claim_thresholds": [0.9, 0.2, 0.1],
         "pooled": False,
         "last_resort": "bare",
     }
