@@ -32,7 +32,6 @@ from certmask.engine.engine import Program
 from certmask.engine.margin import measured_margin
 from certmask.results.file import provenance
 from certmask.rules import PatchCleanser
-from certmask.rules.jury_recovery import all_pairs
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
 from certmask.votes import VoteStore
@@ -93,7 +92,7 @@ def flops_per_image(name: str) -> int:
 
 def everything(engine: Engine, cover: Cover) -> Program[bool]:
     """A program without early exit: all masks, all pairs, then the certificate of the undisturbed majority."""
-    rule, pairs = PatchCleanser(), all_pairs(len(cover))
+    rule, pairs = PatchCleanser(), np.stack(np.triu_indices(len(cover), k=1), axis=1)
 
     def program(numbers: list[int], store: VoteStore) -> Asking[list[bool]]:
         votes = engine.votes(cover, store)

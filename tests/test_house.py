@@ -109,3 +109,13 @@ def test_results_are_read_without_torch(room: str) -> None:
     program = f"import sys\nfor name in {names}:\n    __import__(name)\nprint({{'torch', 'timm'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_every_benchmark_knows_names_that_exist() -> None:
+    """Nothing else runs all of them: a name that moved would only be missed by who measures next."""
+    root = Path(__file__).resolve().parent.parent
+    names = sorted(path.stem for path in (root / "benchmarks").glob("*.py"))
+    assert len(names) > 5
+    call = "import importlib; [importlib.import_module(f'benchmarks.{name}') for name in " + repr(names) + "]"
+    done = subprocess.run([sys.executable, "-c", call], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -261,7 +261,7 @@ def test_the_page_agrees_with_the_table_command_on_the_demo(tmp_path: Path) -> N
             assert record[name] == ("" if line[name] is None else str(line[name]))
         assert float(record["passes_to_prove"] or 0) == pytest.approx(line["certificate_passes"])
         assert float(record["passes_to_answer"]) == pytest.approx(line["passes"])
-    assert "zoom proves it for 17 of 20 images (85.0 %" in page_of(tmp_path).text
+    assert "PatchCleanser 6×6 proves it for 18 of 20 images (90.0 %" in page_of(tmp_path).text
 
 
 def test_guarantees_never_share_a_column(run: Path) -> None:
