@@ -245,6 +245,22 @@ def minority_reports_certifies(juries: Juries, table: Table, threshold: float, l
     )
 
 
+def hicert(masks: int, table: Table, copies: Sequence[int], threshold: float) -> Decision:
+    """The majority of the placed masks; an alert if a mask disagrees or has a confidence below the threshold."""
+    labels = [first_class(table[i, i]) for i in range(masks)]
+    answer = most_frequent(labels[i] for i in range(masks) for _ in range(copies[i]))
+    return answer, any(labels[i] != answer or max(table[i, i]) < threshold for i in range(masks))
+
+
+def hicert_certifies(juries: Juries, table: Table, threshold: float, label: int, margin: float) -> bool:
+    """Each jury has a mask that names the label, or nobody, or anyone with a confidence below the threshold."""
+
+    def warns(row: Sequence[float]) -> bool:
+        return not any(row) or ahead(row, label) > margin or max(row) < threshold - margin
+
+    return all(any(warns(table[i, i]) for i in jury) for jury in juries)
+
+
 # ------------------------------------------------------------------------------------------------- two rounds
 
 

@@ -13,7 +13,16 @@ from torch import Tensor
 
 from certmask.covers import Cover
 from certmask.passes import NONE, Ask, Ballot
-from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule, Undefended
+from certmask.rules import (
+    HiCert,
+    JuryDetection,
+    JuryRecovery,
+    MinorityReports,
+    PatchCleanser,
+    Published,
+    Rule,
+    Undefended,
+)
 from certmask.votes import Votes, VoteStore
 
 CLASSES = 4
@@ -89,6 +98,11 @@ def by_reference(
         juries = [cover.districts.jury(district) for district in range(len(cover.districts))]
         decision = reference.minority_reports(n, table, cover.copies, rule.threshold)
         holds = reference.minority_reports_certifies(juries, table, rule.threshold, label, margin)
+        return reference.Recovered(decision, ""), holds
+    if isinstance(rule, HiCert):
+        juries = [cover.districts.jury(district) for district in range(len(cover.districts))]
+        decision = reference.hicert(n, table, cover.copies, rule.threshold)
+        holds = reference.hicert_certifies(juries, table, rule.threshold, label, margin)
         return reference.Recovered(decision, ""), holds
     if isinstance(rule, PatchCleanser):
         found = reference.patchcleanser(n, table, rule.challenger, rule.last_resort)

@@ -51,6 +51,7 @@ from certmask.rules import (
     AGGREGATES,
     RULES,
     Aggregate,
+    HiCert,
     JuryDetection,
     JuryRecovery,
     LabelMajority,
@@ -107,6 +108,7 @@ RULES_AND_MARGINS: list[Rule] = [
     ),
     *named(JuryRecovery, last_resort="majority"),
     *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(MinorityReports, threshold=threshold)),
+    *(rule for threshold in (0.0, 0.5, 0.75) for rule in named(HiCert, threshold=threshold)),
     *(rule for challenger in (False, True) for rule in named(PatchCleanser, challenger=challenger)),
     *named(PatchCleanser, last_resort="bare"),
 ]
@@ -321,7 +323,7 @@ def test_a_lead_of_exactly_the_margin_is_not_certified(rule: Rule) -> None:
         logarithms = row.double().log()
         lead = float(logarithms[0] - logarithms[1])
     rule = copy(rule)
-    if isinstance(rule, MinorityReports):
+    if isinstance(rule, (MinorityReports, HiCert)):
         rule.threshold = 0.0
     for margin, proved in ((lead, False), (lead - 1e-6, True)):
         rule.margin = margin
@@ -340,6 +342,18 @@ def test_minority_reports_is_strict_at_the_threshold(threshold: float, margin: f
     against = Votes.from_table(cover, torch.stack([row, row.roll(1), row.roll(1)]))
     assert MinorityReports(0.75).decide(against) == Decision(1, alert=False)
     assert MinorityReports(0.75 - 1e-6).decide(against) == Decision(1, alert=True)
+
+
+@pytest.mark.parametrize(("threshold", "margin"), [(0.75, 0.0), (0.8125, 0.0625), (1.0, 0.25)])
+def test_hicert_is_strict_at_the_threshold(threshold: float, margin: float) -> None:
+    """A confidence equal to threshold less margin is sure; from the threshold on, a vote raises no alert."""
+    cover = minimal_cover((1, 3), ONE, 1)
+    row = torch.tensor([0.75, 0.125, 0.125])
+    votes = Votes.from_table(cover, row.expand(3, 3))
+    assert not HiCert(threshold, margin).certify(votes, 1).holds
+    assert HiCert(min(threshold + 1e-6, 1.0), margin - (threshold == 1.0) * 1e-6).certify(votes, 1).holds
+    assert HiCert(0.75).decide(votes) == Decision(0, alert=False)
+    assert HiCert(0.75 + 1e-6).decide(votes) == Decision(0, alert=True)
 
 
 # ----------------------------------------------------------------------------------------------- tournaments
@@ -507,6 +521,8 @@ ALL_RIGHT = Votes.from_table(PLAIN, HARD[[1, 1, 1]], HARD[[1]].expand(3, 3, 3))
         lambda: JuryRecovery(margin=float("nan")),
         lambda: Published(margin=-1),
         lambda: MinorityReports(-0.1),
+        lambda: HiCert(-0.1),
+        lambda: HiCert(1.5),
         lambda: MinorityReports(1.0),
         lambda: MinorityReports(float("nan")),
         lambda: JuryRecovery("diagonal"),

@@ -57,6 +57,7 @@ from certmask.rules import (
     AGGREGATES,
     RULES,
     Aggregate,
+    HiCert,
     JuryDetection,
     JuryRecovery,
     LabelMajority,
@@ -335,7 +336,7 @@ def test_certificates_are_exact_where_every_jury_is_one_mask(rule: Rule, masks: 
     """Every clean table that is not certified can be broken: on these covers no certificate is too careful."""
     cover = minimal_cover((1, masks), Patch(1, 1), 1)
     assert families(cover) == {(i,) for i in range(masks)}
-    palette = SOFT[[0, 1, 2, 8]] if isinstance(rule, MinorityReports) else HARD
+    palette = SOFT[[0, 1, 2, 8]] if isinstance(rule, (MinorityReports, HiCert)) else HARD
     ask = certifying(rule, 2)
     outcomes = Counter(
         (proved, breakable(cover, rule, 2, clean, palette))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from certmask.geometry import Mask as Mask
     from certmask.results.columns import figures as figures
     from certmask.results.run import read_run as read_run
+    from certmask.rules import HiCert as HiCert
     from certmask.rules import JuryDetection as JuryDetection
     from certmask.rules import JuryRecovery as JuryRecovery
     from certmask.rules import LabelMajority as LabelMajority
@@ -101,6 +102,7 @@ _ROOMS = {
     "results.columns": ["figures"],
     "results.run": ["read_run"],
     "rules": [
+        "HiCert",
         "JuryDetection",
         "JuryRecovery",
         "LabelMajority",

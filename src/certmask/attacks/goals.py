@@ -169,6 +169,7 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     "published": (SPARE_ONE, SPARE_ONE, SPARE_ONE, EXACTLY_K),
     "jury detection": (TURN_ALL, TURN_NARROWLY),
     "minority reports": (TURN_ALL, TURN_NARROWLY),
+    "hicert": (TURN_ALL, TURN_NARROWLY),
     "jury recovery": (WIN_DUELS, TURN_ALL),
     "patchcleanser": (WIN_DUELS, TURN_ALL),
 }

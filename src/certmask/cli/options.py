@@ -127,7 +127,9 @@ AggregateOption = Annotated[
         autocompletion=_offered("mean-probability", "mean-log-probability", "label-majority"),
     ),
 ]
-ThresholdOption = Annotated[float, typer.Option("--threshold", help="Confidence threshold of minority-reports.")]
+ThresholdOption = Annotated[
+    float, typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert.")
+]
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
 ]

@@ -22,6 +22,7 @@ class MinorityReports(Rule):
 
     name = "minority reports"
     guarantee = Guarantee.DETECTION
+    quiet = False
 
     def __init__(self, threshold: float = 0.5, margin: float = 0.0) -> None:
         super().__init__(margin)

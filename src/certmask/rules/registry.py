@@ -87,6 +87,12 @@ REGISTER = (
         "MinorityReports",
         "alert when a masked view confidently disagrees (McCoyd et al. 2020)",
     ),
+    Listed(
+        "hicert",
+        "hicert",
+        "HiCert",
+        "alert when a masked view disagrees or is not sure (HiCert, 2025)",
+    ),
     Listed("published", "published", "Published", "unanimity, exactly-k, majority (Lyu et al. 2026)"),
     Listed("undefended", "undefended", "Undefended", "the classifier alone"),
 )

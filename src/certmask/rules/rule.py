@@ -39,6 +39,8 @@ class Rule(ABC):
     guarantee: ClassVar[Guarantee]
     unit: str = "probability"
     """What its margin is given in: ``probability`` or ``logarithm``."""
+    quiet: ClassVar[bool] = True
+    """Whether a clean image that is certified never raises an alert."""
 
     def __init__(self, margin: float = 0.0) -> None:
         if (
