@@ -21,7 +21,7 @@ from PIL import Image
 from certmask.certificate import Guarantee
 from certmask.covers import TILINGS, Cover
 from certmask.errors import CertmaskError
-from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, MeanProbability, Rule
+from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, MeanProbability, Rule, Smoothing
 from certmask.rules.tournament import LAST_RESORTS
 from certmask.threat import Patch, Size
 
@@ -32,6 +32,8 @@ VALUES: dict[str, list[Any]] = {
     "aggregate": [aggregate() for aggregate in AGGREGATES.values()],
     "challenger": [False, True],
     "threshold": [0.0, 0.5],
+    "theta": [None, 0.5],
+    "exact": [True, False],
     "thresholds": [0.5],
     "claim_thresholds": [0.5],
     "pooled": [False],
@@ -65,7 +67,9 @@ RECOVERING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.RECOV
 DETECTING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.DETECTION]
 ALIGNED = [rule for rule in PROVED_RULES if getattr(rule, "pairs", "all") == "aligned"]
 """Those that ask for pairs within a grid, and so for covers that are made of complete grids."""
-ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED]
+COUNTING = [rule for rule in PROVED_RULES if isinstance(rule, Smoothing)]
+"""Those that count views, and so ask for covers that hide every place more often than not."""
+ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED and rule not in COUNTING]
 ZOOMING = [rule for kind in (JuryRecovery, JuryDetection) for rule in variants(kind, ON_LEVELS)]
 """Those that judge level by level."""
 
@@ -89,6 +93,8 @@ TILED: dict[str, tuple[Mapping[str, Any], ...]] = {
     "offset": ({"mask": 14, "fold": (1, 2)}, {"mask": 12}),
     "patchcleanser": ({"per_axis": 3}, {"mask": 14}, {"mask": 14, "align": 4}),
     "zoom": ({"levels": (2, 3)}, {"levels": (2, (3, 2)), "align": 2}),
+    "bands": ({"band": 3, "stride": 4}, {"band": 3, "stride": 5}),
+    "blocks": ({"band": 4, "stride": 8},),
 }
 """What each tiling is asked for on an image of 24×24 against a patch of 5×4."""
 

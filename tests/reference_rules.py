@@ -261,6 +261,35 @@ def hicert_certifies(juries: Juries, table: Table, threshold: float, label: int,
     return all(any(warns(table[i, i]) for i in jury) for jury in juries)
 
 
+def _counts(row: Sequence[float], theta: float | None) -> set[int]:
+    """The classes that a view counts for."""
+    if not any(row):
+        return set()
+    return {first_class(row)} if theta is None else {c for c, p in enumerate(row) if p >= theta}
+
+
+def smoothing(views: Sequence[Sequence[float]], theta: float | None) -> Decision:
+    """The class that most views count for; nobody, with an alert, where none counts."""
+    said = [c for row in views for c in sorted(_counts(row, theta))]
+    answer = most_frequent(said) if said else NOBODY
+    return answer, answer == NOBODY
+
+
+def smoothing_certifies(
+    views: Sequence[Sequence[float]], touched: Sequence[set[int]], theta: float | None, label: int, exact: bool
+) -> bool:
+    """No place overturns the label if all views that it touches leave the label for one other class (margin 0)."""
+    classes, most = len(views[0]), max(map(len, touched))
+    for own in touched:
+        left = [i for i in range(len(views)) if i not in own] if exact else range(len(views))
+        lost = len(own) if exact else 2 * most
+        for other in set(range(classes)) - {label}:
+            mine, yours = (sum(c in _counts(views[i], theta) for i in left) for c in (label, other))
+            if mine < yours + lost or (mine == yours + lost and other < label):
+                return False
+    return True
+
+
 # ------------------------------------------------------------------------------------------------- two rounds
 
 

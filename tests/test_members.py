@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from certmask.backends import BACKENDS, Backend
 from certmask.certificate import Decision, Guarantee
 from certmask.classifier import Classifier
-from certmask.covers import TILINGS, Cover, cover_from, minimal_cover
+from certmask.covers import TILINGS, Cover, band_cover, cover_from, minimal_cover
 from certmask.data import load_dataset
 from certmask.data.sources import SOURCES, Source
 from certmask.deployed import Defence
@@ -59,8 +59,9 @@ def test_every_rule_answers_and_certifies_unanimity(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in EVERY_RULE if rule.guarantee in PROVED], ids=repr)
 def test_every_proof_asks_for_a_lead_beyond_the_margin(rule: Rule) -> None:
     """0.7 against 0.3 is proved with a small margin and not with a large one."""
-    cover, row = minimal_cover((1, 3), Patch(1, 1), 1), torch.tensor([0.3, 0.7])
-    votes = Votes.from_table(cover, row.expand(3, 2), row.expand(3, 3, 2))
+    covers, row = (minimal_cover((1, 3), Patch(1, 1), 1), band_cover((1, 5), Patch(1, 1), 1)), torch.tensor([0.3, 0.7])
+    cover = next(cover for cover in covers if fits(rule, cover))
+    votes = Votes.from_table(cover, row.expand(len(cover), 2), row.expand(len(cover), len(cover), 2))
     for margin, holds in ((0.1, True), (0.9, False)):
         careful = rule_from({**rule.describe(), "margin": margin})
         assert careful.certify(votes, 1).holds == holds

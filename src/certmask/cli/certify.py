@@ -11,6 +11,7 @@ from certmask.cli.options import (
     AggregateOption,
     AlignOption,
     BackendOption,
+    BandOption,
     BatchOption,
     ClaimThresholdsOption,
     DefenceOption,
@@ -26,6 +27,8 @@ from certmask.cli.options import (
     PooledOption,
     PrecisionOption,
     RuleOption,
+    StrideOption,
+    ThetaOption,
     ThresholdOption,
     ThresholdsOption,
     TilingOption,
@@ -58,6 +61,9 @@ def certify(
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
+    band: BandOption = None,
+    stride: StrideOption = None,
+    theta: ThetaOption = None,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -90,7 +96,8 @@ def certify(
     rules = rule or (["undefended", "zoom"] if defence is None else ["undefended"])
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
-        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
+        stride, theta,
     )  # fmt: skip
     choices.check()
     check_continued(out)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,6 +45,12 @@ OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 """Options that only rules of several levels take."""
 
 
+OF_BANDS = ("band", "stride", "theta")
+"""Options that only rules of bands take."""
+
+BAND_TILINGS = ("bands", "blocks")
+
+
 @dataclass(frozen=True)
 class Choices:
     """Options of ``predict`` and ``certify``; what is None is chosen, or left as the rule has it."""
@@ -71,6 +78,9 @@ class Choices:
     batch: int | None = None
     backend: str = "torch"
     views: str = "plain"
+    band: int | None = None
+    stride: int | None = None
+    theta: float | None = None
 
     @cached_property
     def card(self) -> Card:
@@ -117,6 +127,9 @@ class Choices:
         if several and not any(map(self._zooms, masked)):
             option = several[0].replace("_", "-")
             raise UsageError(f"expected --{option} beside a rule of several levels, such as zoom, got none")
+        banded = [name for name in OF_BANDS if getattr(self, name) is not None]
+        if banded and not any(map(self._bands, masked)):
+            raise UsageError(f"expected --{banded[0]} beside a rule of bands, such as smoothing, got none")
         if self.last_resort is not None and not any(hasattr(rule, "last_resort") for rule in rules):
             raise UsageError("expected --last-resort beside a rule that may need one, such as zoom, got none")
         if self.tuned is not None:
@@ -161,6 +174,9 @@ class Choices:
             cover = suited_cover(image, patch, on_tokens(image, patch, wishes, grid))
             check_levels(cover)
             return cover
+        if self._bands(rule):
+            tiling = self.tiling if self.tiling in BAND_TILINGS else BAND_TILINGS[0]
+            return suited_cover(image, patch, Wishes(tiling, band=self.band, align=self.stride))
         mask = optional_size(self.mask, "mask")
         if mask is not None:
             check_mask(mask, image)
@@ -168,6 +184,10 @@ class Choices:
         cover = suited_cover(image, patch, wishes, listed(rule).suits)
         check_mask(cover.mask, image)
         return cover
+
+    def _bands(self, rule: str) -> bool:
+        """Whether a rule looks at what masks leave of the picture."""
+        return listed(rule).suits == "bands" or self.tiling in BAND_TILINGS
 
     def _zooms(self, rule: str) -> bool:
         """Whether a rule looks through masks of several levels."""
@@ -184,7 +204,8 @@ class Choices:
     def _rule(self, name: str, margin: Margin) -> Rule:
         row = listed(name)
         sure = None if row.rule.guarantee is Guarantee.NONE else margin
-        wishes = {"pairs": self.pairs, "aggregate": aggregate_named(self.aggregate), "threshold": self.threshold}
+        wishes: dict[str, Any] = {"pairs": self.pairs, "threshold": self.threshold, "theta": self.theta}
+        wishes["aggregate"] = aggregate_named(self.aggregate)
         if self.last_resort is not None:
             wishes["last_resort"] = self.last_resort
         if self._zooms(name):

@@ -130,6 +130,16 @@ AggregateOption = Annotated[
 ThresholdOption = Annotated[
     float, typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert.")
 ]
+BandOption = Annotated[
+    int | None, typer.Option("--band", min=1, help="Width of what smoothing leaves of the picture; default: a 12th.")
+]
+StrideOption = Annotated[
+    int | None, typer.Option("--stride", min=1, help="From one band to the next; default: 1, every band.")
+]
+ThetaOption = Annotated[
+    float | None,
+    typer.Option("--theta", help="Probability from which a band counts for a class; default: its first class alone."),
+]
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
 ]

@@ -15,6 +15,7 @@ from certmask.cli.options import (
     AggregateOption,
     AlignOption,
     BackendOption,
+    BandOption,
     BatchOption,
     ClaimThresholdsOption,
     DefenceOption,
@@ -31,6 +32,8 @@ from certmask.cli.options import (
     PatchOption,
     PooledOption,
     PrecisionOption,
+    StrideOption,
+    ThetaOption,
     ThresholdOption,
     ThresholdsOption,
     TilingOption,
@@ -68,6 +71,9 @@ def predict(
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
     threshold: ThresholdOption = 0.5,
+    band: BandOption = None,
+    stride: StrideOption = None,
+    theta: ThetaOption = None,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -91,7 +97,8 @@ def predict(
         raise UsageError(f"expected one rule, got {', '.join(told)}")
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
-        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views,
+        pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
+        stride, theta,
     )  # fmt: skip
     choices.check()
     check_picture(draw)

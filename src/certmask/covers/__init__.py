@@ -1,5 +1,6 @@
 """The ways to build a cover; each returns masks together with their verified fold."""
 
+from certmask.covers.bands import band_cover, block_cover
 from certmask.covers.cover import Cover, cover_text, custom_cover
 from certmask.covers.default import default_cover
 from certmask.covers.register import TILINGS, cover_from
@@ -15,6 +16,8 @@ from certmask.covers.zoom import stacked_cover, zoom_cover
 __all__ = [
     "TILINGS",
     "Cover",
+    "band_cover",
+    "block_cover",
     "cover_from",
     "cover_text",
     "custom_cover",

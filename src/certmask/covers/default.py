@@ -57,13 +57,17 @@ def mask_and_fold(
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is asked of a cover; what is None is chosen. ``align`` is the grid that masks of several levels lie on."""
+    """What is asked of a cover; what is None is chosen.
+
+    ``align`` is the grid that masks of several levels lie on, or the stride of bands of width ``band``.
+    """
 
     tiling: str | None = None
     mask: Size | None = None
     fold: Size | None = None
     levels: tuple[Level, ...] | None = None
     align: int | None = None
+    band: int | None = None
 
     @property
     def single(self) -> bool:
@@ -79,11 +83,13 @@ def suited_cover(image: Size, patch: Patch, wishes: Wishes = NOTHING_WISHED, sui
 
     An error if it has more masks than anybody could want.
     """
-    tiling = wishes.tiling or ("zoom" if suits == "zoom" and not wishes.single else "spread")
+    tiling = wishes.tiling or (suits if suits in ("zoom", "bands") and not wishes.single else "spread")
     if tiling not in TILINGS:
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
     if tiling == "zoom":
         return zoom_cover(image, patch, wishes.levels, wishes.align)
+    if tiling in ("bands", "blocks"):
+        return TILINGS[tiling](image, patch, wishes.band, wishes.align or 1)
     size, folds = mask_and_fold(image, patch, tiling, wishes.mask, wishes.fold, suits == "many")
     count = minimum_masks(image, patch, size, folds[0] * folds[1])
     if count > MOST_MASKS:

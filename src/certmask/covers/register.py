@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from certmask.covers.bands import band_cover, block_cover
 from certmask.covers.cover import Cover
 from certmask.covers.tilings import minimal_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.covers.zoom import stacked_cover, zoom_cover
@@ -18,6 +19,8 @@ TILINGS: dict[str, Callable[..., Cover]] = {
     "offset": offset_cover,
     "patchcleanser": patchcleanser_cover,
     "zoom": zoom_cover,
+    "bands": band_cover,
+    "blocks": block_cover,
 }
 
 
@@ -30,6 +33,8 @@ def cover_from(description: dict[str, Any]) -> Cover:
     options = {"align": description["align"]} if "align" in description else {}
     if tiling == "zoom":
         cover = stacked_cover([cover_from(level) for level in description["levels"]])
+    elif tiling in ("bands", "blocks"):
+        cover = TILINGS[tiling](image, patch, image[1] - mask[1], description.get("align", 1))
     elif tiling == "patchcleanser":
         cover = TILINGS[tiling](image, patch, mask=mask, **options)
     else:

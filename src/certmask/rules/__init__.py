@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from certmask.rules.patchcleanser import PatchCleanser as PatchCleanser
     from certmask.rules.published import Published as Published
     from certmask.rules.rule import Rule as Rule
+    from certmask.rules.smoothing import Smoothing as Smoothing
     from certmask.rules.undefended import Undefended as Undefended
 
     AGGREGATES: dict[str, type[Aggregate]]

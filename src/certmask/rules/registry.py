@@ -27,7 +27,7 @@ class Listed:
     """A rule as the command line calls it: its class in a file of this room, its idea, and what it is always told.
 
     ``suits`` is the kind of cover that suits it best: one of several levels, ``zoom``; several masks per place,
-    ``many``; or a ``single`` one.
+    ``many``; all but a band hidden by each, ``bands``; or a ``single`` mask per place.
     """
 
     option: str
@@ -92,6 +92,13 @@ REGISTER = (
         "hicert",
         "HiCert",
         "alert when a masked view disagrees or is not sure (HiCert, 2025)",
+    ),
+    Listed(
+        "smoothing",
+        "smoothing",
+        "Smoothing",
+        "every band of the picture has a vote, the rest hidden; most votes win (Levine & Feizi 2020)",
+        suits="bands",
     ),
     Listed("published", "published", "Published", "unanimity, exactly-k, majority (Lyu et al. 2026)"),
     Listed("undefended", "undefended", "Undefended", "the classifier alone"),
