@@ -117,12 +117,16 @@ def _traced(network: nn.Module, picture: Tensor) -> torch.export.ExportedProgram
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             picture = picture.to(next((parameter.device for parameter in network.parameters()), "cpu"))
-            program: torch.export.ExportedProgram = torch.export.export(network, (picture,)).run_decompositions({})
+            program = torch.export.export(network, (picture,))
+            for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.dropout.default):
+                # in eval mode it gives the tensor it got, which may be written to under either name
+                node.replace_all_uses_with(node.args[0], lambda user: user.op != "output")
+            functional: torch.export.ExportedProgram = program.run_decompositions({})
     except Exception as error:
         raise ClassifierError(
             f"expected layers whose reach is known, got a trace that fails: {first_line(error)}"
         ) from error
-    return program
+    return functional
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,7 @@ def touched(patch: Patch | Size | int, fields: tuple[Field, Field]) -> tuple[Boo
 def _touched(length: int, field: Field) -> BoolArray:
     """The cells with a pixel in ``[x, x + length)``, for every ``x``."""
     before = np.pad(np.cumsum(field.sees, axis=1), ((0, 0), (1, 0)))
-    some: BoolArray = before[:, length:] > before[:, :-length]
-    return some.T
+    return np.asarray((before[:, length:] > before[:, :-length]).T)
 
 
 def largest(sets: BoolArray) -> BoolArray:
