@@ -251,7 +251,12 @@ class Turned(nn.Module):
 
 class FilteredByItself(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, x[:, :, :3, :3])
+        return F.conv2d(x, x)
+
+
+class FilteredByAPart(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(torch.ones(x.shape), x[:, :, :3, :3])
 
 
 class SpreadOut(nn.Module):
@@ -277,6 +282,7 @@ FAR = {
     "rolled": (Rolled(), "roll"),
     "turned": (Turned(), "branches of one layout|add"),
     "filtered by itself": (FilteredByItself(), "conv2d"),
+    "filtered by a part": (FilteredByAPart(), "conv2d"),
     "spread out": (SpreadOut(), "branches of one stride and as many cells"),
     "through a view": (ThroughAView(), "slice_scatter"),
     "upsampled": (nn.Upsample(scale_factor=2), "upsample"),
@@ -319,6 +325,32 @@ def test_bagnets_on_224_pixels(kernels: tuple[int, int, int, int], size: int, ce
         assert sets.sum(axis=1).max() == cells == -(-(32 + size - 1) // 8)
     found = hypotheses(32, fields)
     assert found.window_rows.sum(axis=1).tolist() == [cells] * (fields[0].cells - cells + 1)
+
+
+@pytest.mark.parametrize("name", ["bagnet 9", "dilated", "residual, cropped", "norms of channels"])
+def test_no_patch_anywhere_moves_evidence_that_it_does_not_touch(name: str) -> None:
+    """The one fact: to the last bit, whatever the patch shows, be it no number; and what it touches does move."""
+    network, size, patch = NETWORKS[name].eval(), 21 if name.startswith("bagnet") else 11, (2, 3)
+    generator = torch.Generator().manual_seed(3)
+    picture = torch.rand(1, 3, size, size, generator=generator).repeat(3, 1, 1, 1)  # batches of one shape, as in use
+    fields = receptive_field(network, (size, size))
+    rows, columns = touched(patch, fields)
+
+    def evidence(pictures: Tensor) -> list[IntArray]:
+        with torch.no_grad():
+            logits = network(pictures).permute(0, 2, 3, 1) * 10
+        return [clipped_evidence(logits, fields).values, positive_evidence(logits, fields).values]
+
+    clean, moved = evidence(picture), 0
+    for y, x in product(range(len(rows)), range(len(columns))):
+        attacked = picture.clone()
+        attacked[:, :, y : y + 2, x : x + 3] = torch.randn(3, 3, 2, 3, generator=generator) * 100
+        attacked[1, :, y, x], attacked[2, :, y, x] = float("nan"), float("inf")
+        for before, after in zip(clean, evidence(attacked), strict=True):
+            changed = (before != after).any(axis=(0, 3))
+            assert not (changed & ~np.outer(rows[y], columns[x])).any()
+            moved += int(changed.sum())
+    assert moved > 100
 
 
 # --------------------------------------------------------------------------------------------- what a patch touches

@@ -115,6 +115,15 @@ def some_tables(shape: tuple[int, int, int], palette: Sequence[int], label: int,
     return np.where(odd, rng.choice(palette, tables.shape), tables)
 
 
+class AlsoSmallerSets(RobustMasking):
+    """Asks its inequality of every set of cells that a patch touches, be it inside another one."""
+
+    def hypotheses(self, maps: EvidenceMaps) -> Hypotheses:
+        found, (rows, columns) = super().hypotheses(maps), touched(self.patch, maps.fields)
+        every_row, every_column = np.unique(rows, axis=0), np.unique(columns, axis=0)
+        return Hypotheses(every_row, every_column, found.window_rows, found.window_columns)
+
+
 CLIPPED_ON_LINES = [
     ("one of four", (1, 1), (ROW, pixels(4))),
     ("two of five", (1, 2), (ROW, pixels(5))),
@@ -219,6 +228,24 @@ def test_certificates_are_exact_where_the_strongest_window_is_always_masked(name
     tables, rule = line_tables(fields[1].cells, 2, POSITIVE), RobustMasking(patch)
     _, holds = judged(rule, fields, tables, label)
     assert (broken(rule, fields, tables, label, (0, FLOOD)) == ~holds).all()
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("threshold", [0, 0.25])
+def test_sets_inside_others_are_rightly_left_out(threshold: float, label: int) -> None:
+    """The inequality for a set inside another one may fail where that for the larger one holds: it is too careful.
+
+    No attack on the smaller set gets through then, for it is one on the larger set, too.
+    """
+    _, patch, fields = MASKED_ON_LINES[2]
+    rule, tables = RobustMasking(patch, threshold), line_tables(5, 2, POSITIVE)
+    asked = AlsoSmallerSets(patch, threshold)
+    assert len(asked.hypotheses(EvidenceMaps(tables, fields)).columns) > len(hypotheses(patch, fields).columns)
+    holds, carefully = judged(rule, fields, tables, label)[1], judged(asked, fields, tables, label)[1]
+    gained = holds & ~carefully
+    assert not (carefully & ~holds).any()
+    assert gained.sum() >= 10
+    assert not broken(rule, fields, tables[gained], label, (*POSITIVE, 9, FLOOD)).any()
 
 
 def test_an_attack_at_the_bound_of_a_share() -> None:

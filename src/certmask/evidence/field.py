@@ -168,9 +168,12 @@ def _after(node: fx.Node, maps: Mapping[fx.Node, _Map]) -> _Map:
             return _pointwise(node, maps)
         if name == "cat.default":
             return _concatenation(node, maps)
-        if name not in _LAYERS or [source for source in node.all_input_nodes if source in maps] != [node.args[0]]:
-            raise _UnknownReachError
-        return _LAYERS[name](node, maps[node.args[0]])  # type: ignore[index]
+        source, *rest = node.args
+        if name not in _LAYERS or any(
+            isinstance(one, fx.Node) and one in maps for one in (*rest, *node.kwargs.values())
+        ):
+            raise _UnknownReachError  # weights that depend on the picture, for instance
+        return _LAYERS[name](node, maps[source])  # type: ignore[index]
     except _UnknownReachError:
         *_, layer = [found[0] for found in node.meta.get("nn_module_stack", {}).values()] or [""]
         where = f" in {layer}" if layer else ""
