@@ -264,6 +264,17 @@ def test_an_attack_at_the_bound_of_a_share() -> None:
         assert judged(rule, fields, attack, 1)[0].tolist() == [int(proved)]
 
 
+@pytest.mark.parametrize(("threshold", "palette"), [(0, (1, 6, 12)), (0.5, (1, 6, 12, 24))])
+def test_every_attack_with_every_noise_within_the_margin(threshold: float, palette: tuple[int, ...]) -> None:
+    """Every number moves by half a one, up or down; a difference of sums over the three cells outside by 3 at most."""
+    fields, rule = (ROW, pixels(4)), RobustMasking((1, 1), threshold, margin=3.0)
+    tables = line_tables(4, 2, palette)
+    certified = tables[judged(rule, fields, tables, 1)[1]]
+    assert 10 < len(certified) < len(tables) / 4
+    noisy = (certified[:, None] + line_tables(4, 2, (-1, 1))).reshape(-1, 1, 4, 2)
+    assert not broken(rule, fields, noisy, 1, (0, 6, FLOOD)).any()
+
+
 # ------------------------------------------------------------------------------- the enumeration can find mistakes
 
 

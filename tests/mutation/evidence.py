@@ -11,6 +11,7 @@ BANDS = "test_evidence.py::test_bands_and_their_windows_wrap"
 NOISE = "test_evidence.py::test_a_certificate_with_a_margin_survives_noise"
 CLIPPED = "test_evidence_exhaustive.py::test_every_attack_on_clipped_lines"
 MASKED = "test_evidence_exhaustive.py::test_every_attack_on_masked_lines"
+EVERY_NOISE = "test_evidence_exhaustive.py::test_every_attack_with_every_noise_within_the_margin"
 
 EVIDENCE = [
     Fault(
@@ -108,6 +109,14 @@ EVIDENCE = [
         "wins_tie = labels[:, None] < np",
         "wins_tie = labels[:, None] != np",
         (MASKED,),
+    ),
+    Fault(
+        "a share to the last digit",
+        "a window that noise can push above the threshold is thought to stay",
+        "evidence/robust_masking.py",
+        "whole * (window + self.units) >",
+        "whole * window >",
+        (EVERY_NOISE,),
     ),
     Fault(
         "masked whatever the lead",
