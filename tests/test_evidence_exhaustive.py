@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +46,9 @@ def pixels(length: int) -> Field:
 
 def every(palette: Sequence[int], cells: int, classes: int) -> Tables:
     """All ways to fill so many cells, ``[ways, cells, classes]``."""
-    ways = np.array(list(product(palette, repeat=cells * classes)), dtype=np.int64)
-    return ways.reshape(len(ways), cells, classes)
+    numbers = cells * classes
+    digits = np.arange(len(palette) ** numbers)[:, None] // len(palette) ** np.arange(numbers) % len(palette)
+    return np.array(palette, dtype=np.int64)[digits].reshape(len(digits), cells, classes)
 
 
 def judged(rule: EvidenceRule, fields: Fields, tables: Tables, label: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
@@ -174,6 +174,26 @@ def test_clipped_certificates_are_exact_but_for_ties(name: str, patch: tuple[int
         left = (lead @ ~sets.columns.T - 4 * sets.sizes).min(axis=1)
         assert (holds == (left > 0)).all()
         assert (lost == (left < 0 if label == 0 else left <= 0)).all()
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize(
+    ("rule", "palette", "contents"),
+    [
+        (ClippedBagNet(1), (-2, 2), CLIPPED),
+        (RobustMasking(1), (0, 1), (0, 1, FLOOD)),
+        (RobustMasking(1, 0.25), (0, 1), (0, 1, 2, FLOOD)),
+    ],
+    ids=["clipped", "masked", "masked above a share"],
+)
+def test_every_attack_on_squares(
+    rule: EvidenceRule, palette: tuple[int, ...], contents: tuple[int, ...], label: int
+) -> None:
+    """Exhaustive: 3×3 cells, two classes, every table of two numbers."""
+    tables = every(palette, 9, 2).reshape(-1, 3, 3, 2)
+    seen = every_attack(rule, (pixels(3), pixels(3)), tables, label, contents)
+    assert seen["tables"] == 2**18
+    assert seen["certified"] > 1000
 
 
 MASKED_ON_LINES = [
