@@ -20,6 +20,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "geometry": ("threat",),
     "covers": ("threat", "geometry"),
     "certificate": ("threat", "geometry", "covers"),
+    "evidence": ("threat", "geometry", "certificate"),
     "backends": ("threat",),
     "company": ("threat",),
     "views": (),

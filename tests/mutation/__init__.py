@@ -1,5 +1,6 @@
 """The faults that would make a certificate false."""
 
+from mutation.evidence import EVIDENCE
 from mutation.fault import Fault
 from mutation.geometry import GEOMETRY
 from mutation.painting import BATCHES, PAINTING
@@ -7,6 +8,6 @@ from mutation.records import RECORDS
 from mutation.rules import VOTING
 from mutation.runs import RUNS
 
-FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *BATCHES, *RECORDS, *RUNS)
+FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *EVIDENCE, *BATCHES, *RECORDS, *RUNS)
 
 __all__ = ["FAULTS", "Fault"]

@@ -1,0 +1,129 @@
+"""Faults of local evidence."""
+
+from __future__ import annotations
+
+from mutation.fault import Fault
+
+NAN = "test_evidence.py::test_a_nan_reaches_exactly_the_cells_that_see_it"
+FAR = "test_evidence.py::test_a_layer_whose_reach_is_not_known_is_an_error"
+TOUCHED = "test_evidence.py::test_touched_cells_and_windows_are_those_of_the_reference"
+BANDS = "test_evidence.py::test_bands_and_their_windows_wrap"
+NOISE = "test_evidence.py::test_a_certificate_with_a_margin_survives_noise"
+CLIPPED = "test_evidence_exhaustive.py::test_every_attack_on_clipped_lines"
+MASKED = "test_evidence_exhaustive.py::test_every_attack_on_masked_lines"
+EVERY_NOISE = "test_evidence_exhaustive.py::test_every_attack_with_every_noise_within_the_margin"
+
+EVIDENCE = [
+    Fault(
+        "padding on the wrong side",
+        "a convolution with padding is taken to look at cells that lie farther right than it does",
+        "evidence/field.py",
+        "np.arange(cells)[:, None] - padding + dilation",
+        "np.arange(cells)[:, None] + padding + dilation",
+        (NAN,),
+    ),
+    Fault(
+        "one branch sees for all",
+        "of branches that are added, the field of the first is taken for that of the sum",
+        "evidence/field.py",
+        "self.sees | other.sees",
+        "self.sees",
+        (NAN,),
+    ),
+    Fault(
+        "columns taken for channels",
+        "a layer that mixes columns is taken for one that mixes channels",
+        "evidence/field.py",
+        "if found.channels != 3:",
+        "if found.channels > 3:",
+        (FAR,),
+    ),
+    Fault(
+        "bands that end at the border",
+        "a band beyond the border is clipped where it goes on at the opposite border",
+        "evidence/field.py",
+        "pixels = pixels % extent if wraps else pixels",
+        "pixels = pixels + 0 if wraps else pixels",
+        (BANDS,),
+    ),
+    Fault(
+        "touched by a smaller patch",
+        "cells are found that a patch touches which is one pixel smaller than the declared one",
+        "evidence/maps.py",
+        "before[:, length:] >",
+        "before[:, length - 1 : -1] >",
+        (TOUCHED,),
+    ),
+    Fault(
+        "windows too small",
+        "windows that do not contain all that a patch touches are let through",
+        "evidence/maps.py",
+        "if not inside(sets, windows).any(axis=1).all():",
+        "if not len(windows):",
+        ("test_evidence.py::test_windows_that_are_too_small_are_an_error",),
+    ),
+    Fault(
+        "a cell moves one class",
+        "a touched cell is thought to take from the label or give to another class, not both",
+        "evidence/clipped.py",
+        "2 * ONE * sets.sizes",
+        "ONE * sets.sizes",
+        (CLIPPED,),
+    ),
+    Fault(
+        "a lead that is all taken",
+        "evidence is certified whose lead the patch can bring to nothing",
+        "evidence/clipped.py",
+        "ahead = outside > (",
+        "ahead = outside >= (",
+        (CLIPPED,),
+    ),
+    Fault(
+        "clipped whatever the lead",
+        "sums of clipped evidence are certified without the margin",
+        "evidence/clipped.py",
+        "sets.sizes + self.units",
+        "sets.sizes",
+        (NOISE,),
+    ),
+    Fault(
+        "windows elsewhere stay",
+        "windows that the patch does not touch are thought never to be left out of the label's evidence",
+        "evidence/robust_masking.py",
+        "> part * outside)",
+        "> whole * outside)",
+        (MASKED,),
+    ),
+    Fault(
+        "no share for the attacker",
+        "a class is thought to keep nothing of what the patch adds, though less than the threshold is left in",
+        "evidence/robust_masking.py",
+        "lead = (whole - part) * least",
+        "lead = whole * least",
+        (MASKED,),
+    ),
+    Fault(
+        "every tie is won",
+        "scores that are level are certified for a class that loses ties",
+        "evidence/robust_masking.py",
+        "wins_tie = labels[:, None] < np",
+        "wins_tie = labels[:, None] != np",
+        (MASKED,),
+    ),
+    Fault(
+        "a share to the last digit",
+        "a window that noise can push above the threshold is thought to stay",
+        "evidence/robust_masking.py",
+        "whole * (window + self.units) >",
+        "whole * window >",
+        (EVERY_NOISE,),
+    ),
+    Fault(
+        "masked whatever the lead",
+        "scores without their strongest windows are certified without the margin",
+        "evidence/robust_masking.py",
+        "> whole * self.units",
+        "> 0",
+        (NOISE,),
+    ),
+]
