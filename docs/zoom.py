@@ -32,8 +32,8 @@ CHALLENGER, JURIES = "PatchCleanser 6×6, challenger", "jury recovery k=4, align
 CHOSEN, CHOSEN_DETECTION = "zoom 2-3-6-12, 0.95,0.5,0.2 / 0.9,0.2,0.1", "detection: zoom 2-3-6-12, 0.95,0.6,0.2"
 DEIT, IMAGENETTE = "deit_tiny_patch16_224", "deit_tiny-imagenette"
 ROWS = (
-    "clean, % | certified recovery, % | beside PatchCleanser, points | passes to answer | passes of a completed proof | "
-    "passes to prove, all photos"
+    "clean, % | certified recovery, % | beside PatchCleanser, points | passes to answer | "
+    "passes of a completed proof | passes to prove, all photos"
 )
 
 

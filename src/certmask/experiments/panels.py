@@ -124,7 +124,9 @@ def _draw_line(axes: Axes, measure: str, points: Sequence[Point], number: int, l
     high = [100 * (s.interval[1] - s.value) for s in shares]
     style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": MARKERS[number % len(MARKERS)]}
     bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "ecolor": (style["color"], 0.45)}
-    axes.errorbar(xs, [100 * s.value for s in shares], [low, high], label=line, zorder=3 - number / 100, **bars, **style)
+    axes.errorbar(
+        xs, [100 * s.value for s in shares], [low, high], label=line, zorder=3 - number / 100, **bars, **style
+    )
     what = {"clean_accuracy": "clean", "false_alerts": ""}.get(measure, "robust")
     printed = [(x, told) for x, _, entry in points if (told := getattr(entry.reported, what, None)) is not None]
     if printed:
