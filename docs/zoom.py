@@ -30,6 +30,7 @@ NETWORKS = {
 BARE, CLEANSER, GRID = "undefended", DECLARED.name, "PatchCleanser 6×6 on a token grid"
 CHALLENGER, JURIES = "PatchCleanser 6×6, challenger", "jury recovery k=4, aligned"
 CHOSEN, CHOSEN_DETECTION = "zoom 2-3-6-12, 0.95,0.5,0.2 / 0.9,0.2,0.1", "detection: zoom 2-3-6-12, 0.95,0.6,0.2"
+BUDGET = ("steps", "views")
 DEIT, IMAGENETTE = "deit_tiny_patch16_224", "deit_tiny-imagenette"
 ROWS = (
     "clean, % | certified recovery, % | beside PatchCleanser, points | passes to answer | "
@@ -182,20 +183,23 @@ def shipped_detection_table(folder: Path) -> str:
 
 def attacks_table(start: Path) -> str:
     """Attempts on photos that zoom certifies, and on the same photos without a defence."""
-    lines = []
+    lines, budgets = [], set()
     for name, short in NETWORKS.values():
         run = read_run(start.with_name(f"{start.name}-{short}-attempts.jsonl"))
         bare, own = attack_figures(run)
+        budgets.add((run.model["precision"], run.model["device"], *(run.header["budget"][k] for k in BUDGET)))
         if bare.guarantee is not Guarantee.NONE or own.broken is None:
             raise ResultsError(f"expected attempts on the bare model and on certified photos in {run.path}, got others")
         lines.append(
             f"{name} | {bare.attempts} | {bare.label_changed} | {bare.images_lost} of {bare.images} | {own.attempts} | "
             f"{own.label_changed} | {own.broken} | {own.images}"
         )
-    return lined(
+    ((precision, device, steps, views),) = budgets
+    table = lined(
         "network | attempts, undefended | label changed | photos lost | attempts, zoom | label changed | "
         "certificate broken | photos", lines,
     )  # fmt: skip
+    return f"{precision} on {device}, {steps} steps with {views} masked views each\n\n{table}"
 
 
 def uncertified(start: Path) -> Iterable[tuple[str, AttackFigures, Share]]:
@@ -230,8 +234,9 @@ def speed_table(path: Path) -> str:
             + (f"{rate:,.0f} | {rate / alone:.0%}".replace("%", " %") if rate else "– | –")
             + f" | {row['photos_per_second']:,.1f} | {certified[0]} | {certified[1]}"
         )
-    versions = content["versions"]
-    head = f"{content['model']['name']}, {content['device']}, torch {versions['torch']}, timm {versions['timm']}"
+    model, versions = content["model"], content["versions"]
+    how = f"{model['precision']}, batch {model['batch']}"
+    head = f"{model['name']}, {how}, {content['device']}, torch {versions['torch']}, timm {versions['timm']}"
     table = lined(
         "defence | photos | seconds | passes/s | of the network alone | photos/s | certified recovery, photos | "
         "certified detection, photos", lines,
@@ -240,15 +245,21 @@ def speed_table(path: Path) -> str:
 
 
 def meters_table(path: Path) -> str:
-    """Table 1's nine defences at once by a run's own meter: this one, and the run that the page of results has."""
+    """Table 1's nine defences at once by the meter of a run: the best of the two tables before, and now."""
+    found = []
+    for name, file in (("rules on many pictures", "at-once-h200.json"), ("with checks", "trust-at-once-h200.json")):
+        content = json.loads((path.parent / file).read_text())
+        best = max((row for row in content["rows"] if row["source"] == "after"), key=lambda r: r["passes_per_second"])
+        found.append((name, best, content["network_alone_passes_per_second"]))
+    (now,) = json.loads(path.read_text())
     alone = json.loads((path.parent / "zoom-h200.json").read_text())["network_alone_passes_per_second"]
-    before = path.parent.parent / f"reproduce/table1/{DEIT}--imagenet--patch32.meter.json"
+    found.append(("with zoom's rules", now, alone))
     lines = []
-    for name, place in (("before zoom", before), ("now", path)):
-        (stretch,) = json.loads(place.read_text())
-        rate = stretch["passes"] / stretch["seconds"]
-        lines.append(f"{name} | {stretch['passes']:,} | {stretch['seconds']:.1f} | {rate:,.0f} | {rate / alone:.0%}")
-    return lined("run | passes | seconds | passes/s | of the network alone", lines).replace("%", " %")
+    for name, run, speed in found:
+        rate = run["passes"] / run["seconds"]
+        share = f"{rate / speed:.0%}".replace("%", " %")
+        lines.append(f"{name} | {run['passes']:,} | {run['seconds']:.1f} | {rate:,.0f} | {speed:,.0f} | {share}")
+    return lined("version | passes | seconds | passes/s | the network alone, passes/s | share of it", lines)
 
 
 def sure(found: Sequence[FinishedTrial], first: str, second: str) -> dict[str, str]:
