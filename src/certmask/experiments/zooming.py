@@ -33,10 +33,12 @@ def beside_patchcleanser(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     return (
         DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
         CLEANSER,
-        DeclaredDefence("PatchCleanser 6×6, challenger", "patchcleanser-challenger", "patchcleanser", per_axis=6),
+        DeclaredDefence("PatchCleanser 6×6, challenger", "patchcleanser-challenger", "patchcleanser", per_axis=6,
+                        series="PatchCleanser, challenger"),
         DeclaredDefence("PatchCleanser 6×6, bare last resort", "patchcleanser", "patchcleanser", per_axis=6,
-                        parameters={"last_resort": "bare"}),
-        DeclaredDefence("PatchCleanser 6×6 on a token grid", "patchcleanser", "patchcleanser", per_axis=6, align=16),
+                        series="PatchCleanser, bare last resort", parameters={"last_resort": "bare"}),
+        DeclaredDefence("PatchCleanser 6×6 on a token grid", "patchcleanser", "patchcleanser", per_axis=6, align=16,
+                        series="PatchCleanser, token grid"),
         DeclaredDefence(JURIES.name, JURIES.rule, JURIES.tiling, JURIES.fold, per_axis=JURIES.per_axis,
                         parameters={**JURIES.parameters, "last_resort": "majority"}),
         DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS, series="zoom as shipped"),
@@ -66,9 +68,9 @@ ZOOM = Experiment(
             ("answer", "certified_detection")),
     notes=(
         "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis; a look is enough where the lead exceeds 0.95, "
-        "0.5 and 0.2 (for a claim 0.9, 0.2 and 0.1). Chosen on other photos by one rule for all five networks "
-        "(benchmarks/shipped.py). Tuned: what `certmask tune --passes 222` takes for the network on photos that are "
-        "not those of the table. Masks of all these sizes lie on a grid of 16 pixels against the 2 % patch, as "
+        "0.5 and 0.2 (for a claim 0.9, 0.2 and 0.1), chosen on other photos by one rule for all five networks "
+        "(benchmarks/shipped.py). Tuned: what certmask tune --passes 222 takes for the network on photos that are not "
+        "those of the table. Masks of all these sizes lie on a grid of 16 pixels against the 2 % patch, as "
         "PatchCleanser's do where it says so.",
     ),
 )  # fmt: skip
