@@ -31,7 +31,7 @@ BARE, CLEANSER, GRID = "undefended", DECLARED.name, "PatchCleanser 6×6 on a tok
 CHALLENGER, JURIES = "PatchCleanser 6×6, challenger", "jury recovery k=4, aligned"
 CHOSEN, CHOSEN_DETECTION = "zoom 2-3-6-12, 0.95,0.5,0.2 / 0.9,0.2,0.1", "detection: zoom 2-3-6-12, 0.95,0.6,0.2"
 BUDGET = ("steps", "views")
-DEIT, IMAGENETTE = "deit_tiny_patch16_224", "deit_tiny-imagenette"
+DEIT, IMAGENETTE, CIFAR = "deit_tiny_patch16_224", "deit_tiny-imagenette", "resnet26-cifar10"
 ROWS = (
     "clean, % | certified recovery, % | beside PatchCleanser, points | passes to answer | "
     "passes of a completed proof | passes to prove, all photos"
@@ -250,16 +250,18 @@ def meters_table(path: Path) -> str:
     for name, file in (("rules on many pictures", "at-once-h200.json"), ("with checks", "trust-at-once-h200.json")):
         content = json.loads((path.parent / file).read_text())
         best = max((row for row in content["rows"] if row["source"] == "after"), key=lambda r: r["passes_per_second"])
+        best = {"photos": content["photos"], **best}
         found.append((name, best, content["network_alone_passes_per_second"]))
-    (now,) = json.loads(path.read_text())
+    now = json.loads(path.read_text())
     alone = json.loads((path.parent / "zoom-h200.json").read_text())["network_alone_passes_per_second"]
     found.append(("with zoom's rules", now, alone))
     lines = []
     for name, run, speed in found:
         rate = run["passes"] / run["seconds"]
         share = f"{rate / speed:.0%}".replace("%", " %")
-        lines.append(f"{name} | {run['passes']:,} | {run['seconds']:.1f} | {rate:,.0f} | {speed:,.0f} | {share}")
-    return lined("version | passes | seconds | passes/s | the network alone, passes/s | share of it", lines)
+        amounts = f"{run['photos']} | {run['passes']:,} | {run['seconds']:.1f} | {rate:,.0f}"
+        lines.append(f"{name} | {amounts} | {speed:,.0f} | {share}")
+    return lined("version | photos | passes | seconds | passes/s | the network alone, passes/s | share of it", lines)
 
 
 def sure(found: Sequence[FinishedTrial], first: str, second: str) -> dict[str, str]:
@@ -275,6 +277,11 @@ def right_more(found: Sequence[FinishedTrial], first: str, second: str) -> tuple
     splits = [split(one.run, first, second, is_right) for one in found]
     chances = holm([mcnemar(*counts) for counts in splits])
     return sum(a > b for a, b in splits), sum(a > b and p < CHANCE for (a, b), p in zip(splits, chances, strict=True))
+
+
+def margin_of(run: Run) -> float:
+    """The margin of PatchCleanser's certificates."""
+    return float(run.defences[CLEANSER]["rule"]["margin"])
 
 
 def ends(values: Iterable[float], form: str) -> str:
@@ -335,8 +342,10 @@ def zoom(results: Path) -> dict[str, str]:
         "detection proofs": fewer(SHIPPED_DETECTION, AGREEMENT.name, proved),
         "detection answer": passes(deit[SHIPPED_DETECTION].answer_passes),
         "detection all proofs": fewer(SHIPPED_DETECTION, AGREEMENT.name, to_prove),
-        "clean lost": ", ".join(f"−{-a.points:.1f} ({NETWORKS[m][0]})" for m, a in apart.items()),
+        "clean lost": ", ".join(f"{a.points:+.1f} ({NETWORKS[m][0]})".replace("-", "−", 1) for m, a in apart.items()),
         "clean lost beyond chance": str(right_more(found, BARE, SHIPPED)[1]),
-        "fell": ends((100 * fell.value for *_, fell in uncertified(results / "attacks/zoom")), ".0f"),
+        "fell": ends((100 * fell.value for *_, fell in uncertified(results / "attacks/zoom")), ".1f"),
         "imagenette answer": passes(small[SHIPPED].answer_passes),
+        "margin": f"{margin_of(networks[CIFAR].run):.2g}",
+        "margin choosing": f"{margin_of(read_run(results / 'shipped/cifar10.jsonl.gz')):.2g}",
     }
