@@ -71,8 +71,8 @@ ZOOM = Experiment(
         "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis; a look is enough where the lead exceeds 0.95, "
         "0.5 and 0.2 (for a claim 0.9, 0.2 and 0.1), chosen on other photos by one rule for all five networks "
         "(benchmarks/shipped.py). Tuned: by the choice of certmask tune for the network on photos that are not those "
-        "of the table, with 222 passes to prove, a third of PatchCleanser's. Masks of all these sizes lie on a grid of 16 "
-        "pixels against the 2 % patch, as PatchCleanser's do where it says so. On 32 pixels that grid stands for "
+        "of the table, with 222 passes to prove, a third of PatchCleanser's. Masks of all these sizes lie on a grid of "
+        "16 pixels against the 2 % patch, as PatchCleanser's do where it says so. On 32 pixels that grid stands for "
         "nothing (three pixels, five masks per axis), and zoom's last level has 10 masks per axis.",
     ),
 )  # fmt: skip
