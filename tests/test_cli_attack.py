@@ -35,7 +35,7 @@ from certmask.zoo.models import SHIPPED
 
 torch.set_num_threads(1)
 
-SMALL = ("--patch", "32", "--mask", "128", "--batch", "8", "--precision", "fp32", "--backend", "torch")
+SMALL = ("--patch", "32", "--mask", "128", "--batch", "4", "--precision", "fp32", "--backend", "torch")
 RULES_RUN = ("undefended", "published", "jury-detection", "jury-recovery")
 QUICK = ("--images", "1", "--locations", "1", "--steps", "1", "--masks-per-step", "1")
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "attacks"
@@ -80,7 +80,7 @@ def edit(path: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
 
 def test_a_small_gauntlet(here: Path) -> None:
     """The undefended model falls, the published rule is attacked, proved certificates stand; pictures are evidence."""
-    budget = ("--images", "2", "--locations", "1", "--steps", "8", "--masks-per-step", "2", "--attempts-at-once", "2")
+    budget = ("--images", "2", "--locations", "1", "--steps", "4", "--masks-per-step", "2", "--attempts-at-once", "2")
     done = attack(here, *budget)
     found = attack_figures(read_run(here / "attack.jsonl"))
     _, rows = read_results(here / "attack.jsonl")
@@ -245,6 +245,8 @@ def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "18",
         "--precision",
         "fp32",
+        "--batch",
+        "4",
         "--rule",
         "published",
     )
@@ -287,7 +289,7 @@ def test_the_same_gauntlet_from_python(small_base: Path, tmp_path: Path) -> None
 
 def test_answers_that_are_not_certified_are_attacked_apart(tmp_path: Path) -> None:
     """Either last resort has its line, which says that nothing was certified; certificates are attacked as before."""
-    classifier = load_classifier("resnet26-cifar10", device="cpu", precision="fp32")
+    classifier = load_classifier("resnet26-cifar10", device="cpu", precision="fp32", batch=4)
     dataset = load_dataset("demo-cifar10", class_aliases(classifier), framing_of("resnet26-cifar10"))
     zoom = MaskedDefence(zoom_cover(32, Patch(8, 8), (2, 3)), JuryRecovery(), "zoom")
     certify_run(Engine(classifier, [zoom.cover]), dataset, [zoom], tmp_path / "run.jsonl")
