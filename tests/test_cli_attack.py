@@ -125,21 +125,6 @@ def load_pixels(path: Path) -> Any:
     return np.asarray(Image.open(path)).transpose(2, 0, 1).astype(np.float32) / 255
 
 
-def test_an_interrupted_gauntlet_goes_on_where_it_was(here: Path) -> None:
-    options = (*QUICK[:2], "--locations", "3", *QUICK[4:], "--rule", "undefended", "--attempts-at-once", "1")
-    attack(here, *options)
-    whole = rows_of(here)
-    edit(here / "attack.jsonl", lambda lines: lines.__delitem__(slice(2, None)))
-    with (here / "attack.jsonl").open("a") as file:
-        file.write('{"attempt": "undef')
-    attack(here, *options)
-    again = rows_of(here)
-    assert again[0] == whole[0]
-    assert [(row["attempt"], row["corner"]) for row in again] == [(row["attempt"], row["corner"]) for row in whole]
-    assert {row["place"] for row in again} == {"searched", "flush", "beyond"}
-    assert "budget" in attack(here, *options, "--restarts", "2", code=1).stderr
-
-
 def test_a_broken_proof_is_an_error_and_can_be_replayed(here: Path) -> None:
     """A forged certificate (of a photo that jury recovery answers barely) breaks: exit code 1, with the replay."""
 
@@ -167,15 +152,6 @@ def test_a_picture_that_was_not_saved_is_not_replayed(here: Path) -> None:
     assert "only successful attempts are saved" in attack(here, "--replay", "1", code=1).stderr
     edit(here / "run.jsonl", lambda lines: lines.pop())
     assert "about something else" in attack(here, "--replay", "1", code=1).stderr
-
-
-def test_openvino_judges_and_torch_gives_the_gradients(here: Path) -> None:
-    pytest.importorskip("openvino")
-    options = [*SMALL[:-1], "openvino"]
-    certmask("certify", "photos", *options, "--rule", "published", "--out", "openvino.jsonl", cwd=here)
-    attack(here, *QUICK, results="openvino.jsonl")
-    assert read_results(here / "attack.jsonl")[0]["model"]["backend"] == "openvino"
-    assert len(rows_of(here)) == 1
 
 
 def header_change(*keys: str, value: Any) -> Callable[[list[dict[str, Any]]], object]:
@@ -232,25 +208,16 @@ def test_a_function_that_answers_otherwise_is_refused(here: Path) -> None:
     assert "another function" in attack(here, *QUICK, "--rule", "published", code=1).stderr
 
 
+SMALLER = ("demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--mask", "18", "--images", "4",
+           "--precision", "fp32", "--batch", "4", "--rule", "published")  # fmt: skip
+"""What is certified where it does not matter which model answers."""
+
+
 @pytest.fixture(scope="module")
 def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a shipped model that is not the default, and a copy of that model as the user's own file."""
     folder = tmp_path_factory.mktemp("small")
-    options = (
-        "--model",
-        "resnet26-cifar10",
-        "--patch",
-        "5",
-        "--mask",
-        "18",
-        "--precision",
-        "fp32",
-        "--batch",
-        "4",
-        "--rule",
-        "published",
-    )
-    certmask("certify", "demo-cifar10", *options, "--images", "4", "--out", folder / "run.jsonl")
+    certmask("certify", *SMALLER, "--out", folder / "run.jsonl")
     for suffix in (".safetensors", ".json"):
         shutil.copy(SHIPPED / f"resnet26-cifar10{suffix}", folder / f"mine{suffix}")
     return folder
@@ -262,6 +229,35 @@ def small_attack(base: Path, folder: Path, name: Any, *options: str, code: int =
     edit(folder / "run.jsonl", header_change("model", "name", value=name))
     options = (*QUICK, *options, "--out", "attack.jsonl")
     return certmask("attack", "run.jsonl", "demo-cifar10", *options, cwd=folder, code=code)
+
+
+def test_an_interrupted_gauntlet_goes_on_where_it_was(small_base: Path, tmp_path: Path) -> None:
+    shutil.copytree(small_base, tmp_path, dirs_exist_ok=True)
+    options = ("--locations", "3", "--attempts-at-once", "1")
+
+    def go_on(*more: str, code: int = 0) -> Done:
+        given = ("run.jsonl", "demo-cifar10", *QUICK, *options, *more, "--out", "attack.jsonl")
+        return certmask("attack", *given, cwd=tmp_path, code=code)
+
+    go_on()
+    whole = rows_of(tmp_path)
+    edit(tmp_path / "attack.jsonl", lambda lines: lines.__delitem__(slice(2, None)))
+    with (tmp_path / "attack.jsonl").open("a") as file:
+        file.write('{"attempt": "publ')
+    go_on()
+    again = rows_of(tmp_path)
+    assert again[0] == whole[0]
+    assert [(row["attempt"], row["corner"]) for row in again] == [(row["attempt"], row["corner"]) for row in whole]
+    assert {row["place"] for row in again} == {"searched", "flush", "beyond"}
+    assert "budget" in go_on("--restarts", "2", code=1).stderr
+
+
+def test_openvino_judges_and_torch_gives_the_gradients(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    certmask("certify", *SMALLER, "--backend", "openvino", "--out", "run.jsonl", cwd=tmp_path)
+    certmask("attack", "run.jsonl", "demo-cifar10", *QUICK, "--out", "attack.jsonl", cwd=tmp_path)
+    assert read_results(tmp_path / "attack.jsonl")[0]["model"]["backend"] == "openvino"
+    assert len(rows_of(tmp_path)) == 1
 
 
 def test_without_a_model_the_run_names_it(small_base: Path, tmp_path: Path) -> None:
