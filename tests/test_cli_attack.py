@@ -288,7 +288,7 @@ def test_answers_that_are_not_certified_are_attacked_apart(tmp_path: Path) -> No
     classifier = load_classifier("resnet26-cifar10", device="cpu", precision="fp32", batch=4)
     dataset = load_dataset("demo-cifar10", class_aliases(classifier), framing_of("resnet26-cifar10"))
     zoom = MaskedDefence(zoom_cover(32, Patch(8, 8), (2, 3)), JuryRecovery(), "zoom")
-    certify_run(Engine(classifier, [zoom.cover]), dataset.spread(8), [zoom], tmp_path / "run.jsonl")
+    certify_run(Engine(classifier, [zoom.cover]), dataset, [zoom], tmp_path / "run.jsonl")
     given = ("run.jsonl", "demo-cifar10", *QUICK, "--device", "cpu")
     done = certmask("attack", *given, "--uncertified", "--out", "attack.jsonl", cwd=tmp_path)
     assert done.stdout.count("not certified") == 2

@@ -196,7 +196,7 @@ def test_no_sound_rule_is_broken_on_a_small_certified_table(rule: Rule) -> None:
         for label in range(2):
             tables = list(certified(cover, rule, label, HARD))
             assert tables
-            for table in tables[:: max(len(tables) // 4, 1)]:
+            for table in tables[:: max(len(tables) // 8, 1)]:
                 case = worst_case(complete(cover, table, label, HARD), rule, label, palette=HARD)
                 assert case.exact
                 assert not rule.guarantee.broken_by(case.decision, label)
