@@ -155,7 +155,7 @@ def test_a_gate_that_reads_the_bare_picture_is_noticed_and_zoom_is_not_broken(
     assert len(chosen) >= 4
     lost = {}
     for defence in (ZOOMED, gate, bare):
-        attack = AdaptiveAttack(Surrogate(small, engine=engine), defence, Descent(steps=10), views=6)
+        attack = AdaptiveAttack(Surrogate(small, engine=engine), defence, Descent(steps=20), views=6)
         attacked = attack(Job(images[chosen], labels[chosen], ZOOM.patch), defence_judge(engine, defence))
         judged = zip(attacked.decisions, labels[chosen].tolist(), strict=True)
         lost[defence.name] = sum(defence.guarantee.broken_by(decision, label) for decision, label in judged)
