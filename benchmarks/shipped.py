@@ -1,12 +1,13 @@
 """Which zoom to ship: every setting that ``certmask tune`` tries, beside PatchCleanser, on photos for choosing.
 
     python -m benchmarks.shipped certify DATA --model NAME [--weights FILE] --out results/shipped/NAME.jsonl
-    python -m benchmarks.shipped read results/shipped/*.jsonl
-    python -m benchmarks.shipped tuned results/shipped/NAME.jsonl --passes 222 --out results/shipped/NAME.json
+    python -m benchmarks.shipped read results/shipped/*.jsonl.gz
+    python -m benchmarks.shipped tuned results/shipped/NAME.jsonl.gz --passes 222 --out results/tuned/NAME.json
 
 ``read`` prints how far every setting is from PatchCleanser (or from the agreement of its masks) on each network, and
 which one the rule of ``shipped`` takes; ``tuned`` writes the defence that ``certmask tune`` would take for one network.
-The photos are not those that figures are reported for.
+The photos are not those that figures are reported for. The files without ``again`` were made before detection stopped
+at the first contradiction: their passes to answer are those of a full look.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def shipped(networks: Sequence[dict[str, Figures]], guarantee: Guarantee) -> str
             for own, other in pairs
         )
 
-    names = [name for name, own in networks[0].items() if own.guarantee is guarantee and name not in BESIDE.values()]
+    common = set.intersection(*(set(found) for found in networks))
+    names = [n for n, own in networks[0].items() if own.guarantee is guarantee and n in common - {*BESIDE.values()}]
     return max(filter(cheaper, names), key=ahead)
 
 
@@ -130,6 +132,8 @@ def main() -> None:
         certify(options)
     elif options.what == "read":
         read(options.data)
+    elif options.out is None:
+        parser.error("expected --out with tuned, got none")
     else:
         tuned(Path(options.data[0]), options.passes, options.out)
 

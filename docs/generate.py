@@ -16,6 +16,7 @@ import experiment_tables as tables
 import runs
 import sabotage
 import speed
+import zoom
 from readings import READINGS
 
 from certmask.attacks import ATTACKS
@@ -36,6 +37,16 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "cards": runs.cards_table,
     "cutout": runs.cutout_table,
     "attack": runs.attack_tables,
+    "zoom": zoom.recovery_table,
+    "zoom-one": zoom.one_run_table,
+    "zoom-detection": zoom.detection_table,
+    "zoom-brief": zoom.brief_table,
+    "zoom-shipped": zoom.shipped_table,
+    "zoom-shipped-detection": zoom.shipped_detection_table,
+    "zoom-attacks": zoom.attacks_table,
+    "zoom-last-resorts": zoom.last_resorts_table,
+    "zoom-speed": zoom.speed_table,
+    "zoom-at-once": zoom.meters_table,
     "sabotage": sabotage.sabotage_table,
     "twice": runs.twice,
     "experiment": tables.measured_tables,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from speed import speed
+from zoom import zoom
 
 from certmask.errors import ResultsError
 from certmask.experiments.measured import FinishedTrial
@@ -143,5 +144,6 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "front": (front, "reproduce/pareto"),
     "demo": (demo, "demo.jsonl"),
     "speed": (speed, "speed"),
+    "zoom": (zoom, ""),
 }
 """Which function reads which file or folder under ``results``."""

@@ -16,6 +16,7 @@ from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
 from certmask.experiments.sheets import RUNS, reported_table
+from certmask.experiments.zooming import TUNED
 from certmask.report.tables import brief_table, markdown_grid, markdown_table
 from certmask.results.columns import ATTACK_COLUMNS, Column, attack_figures
 from certmask.results.kinds import COUNT, WORDS
@@ -62,11 +63,24 @@ def _command(trial: FinishedTrial) -> str:
     run, model, data = trial.run, trial.model, f"{trial.data}={trial.data.upper()}"
     if model != DEFAULT_MODEL and checkpoint_path(model) is None:
         model += "=WEIGHTS" if import_timm().is_model(model) else ".safetensors"
+    margin = max(defence["rule"]["margin"] for defence in run.defences.values())
     return (
         f"certmask reproduce {trial.experiment.name} --model {model} --data {data} "
         f"--images {run.data['images']} --precision {run.model['precision']} --batch {run.model['batch']} "
-        f"--margin {max(defence['rule']['margin'] for defence in run.defences.values()):g}"
+        f"--margin {'auto' if margin else '0'}{_tuned(run)}"
     )
+
+
+def _tuned(run: Run) -> str:
+    """The file of the defence that was tuned for the run's network, where the run has one."""
+    if TUNED not in run.defences:
+        return ""
+    folder = run.path.parent.parent.parent / "tuned"
+    for path in sorted(folder.glob("*.json")):
+        about = json.loads(path.read_text())["about"]["model"]
+        if all(about[key] == run.model[key] for key in ("name", "weights_sha256")):
+            return f" --defence results/tuned/{path.name}"
+    raise ResultsError(f"expected a defence in {folder} that was tuned for {run.model['name']}, got none")
 
 
 def runs_list(folder: Path) -> str:

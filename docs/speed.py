@@ -100,6 +100,7 @@ def speed(folder: Path) -> dict[str, str]:
     rate = {(row["masks"], row["images"]): row["passes_per_second"] for row in scaling}
     many = [passes for (masks, _), passes in rate.items() if masks >= 36]
     real = json.loads((folder / "real-deit-tiny-h200.json").read_text())["runs"][:2]
+    shares = json.loads((folder / "zoom-h200.json").read_text())["best_share_of_network"]
     margins = [float(margin) for model, *_, margin in found if model.startswith("deit")]
     return {
         "ratios": ", ".join(ratios),
@@ -107,6 +108,7 @@ def speed(folder: Path) -> dict[str, str]:
         "linear": f"{100 - 100 * min(many) / max(many):.0f}",
         "bound": f"{100 - 100 * rate[16, 1024] / rate[16, 256]:.0f}",
         "compiling": " and ".join(f"{run['measured_margin']:.2g} in {run['precision']}" for run in real),
+        "zoom": f"{100 * shares['zoom']:.0f}",
         "margins": f"{margins[1]:.2g} to {margins[0]:.2g}",
     }
 

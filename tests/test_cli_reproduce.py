@@ -15,6 +15,7 @@ import torch
 from commands import Done, certmask, outcomes
 from PIL import Image
 
+from certmask.certificate import Guarantee
 from certmask.experiments import EXPERIMENTS
 from certmask.results.run import read_run
 from certmask.threat import Patch
@@ -167,7 +168,17 @@ def test_a_tuned_defence_runs_beside_the_others(here: Path, tmp_path: Path) -> N
     assert {"zoom", "zoom, tuned"} <= run.rows[0]["defences"].keys()
     assert "zoom, tuned" in {row["defence"] for row in content(tmp_path, "zoom")["rows"]}
     refused = reproduce(here, *asked, tmp_path / "6.json", out=tmp_path / "other", code=2)
-    assert "expected a defence of (32, 32) against" in refused.stderr
+    assert "expected a defence for recovery on (32, 32) against any 5×5 patch" in refused.stderr
+    warns = next(settings((32, 32), Patch(5, 5), guarantee=Guarantee.DETECTION))
+    save_defence(tmp_path / "warns.json", warns, {"on": "nothing"})
+    refused = reproduce(here, *asked, tmp_path / "warns.json", out=tmp_path / "other", code=2)
+    assert "got one for detection on" in refused.stderr
+    odd = ("table4", "--data", "imagenet=photos", "--defence", tmp_path / "5.json", "--dry-run")
+    assert "expected --defence with an experiment that has a tuned one (zoom)" in reproduce(here, *odd, code=2).stderr
+    two = (*asked, tmp_path / "5.json", "--model", "deit/model.safetensors", "--model", "resnet26-cifar10", "--dry-run")
+    assert "expected --defence with the one model it was tuned for, got 2" in reproduce(here, *two, code=2).stderr
+    few = (*asked, tmp_path / "5.json", "--most-masks", "100", "--dry-run")
+    assert "passes" in reproduce(here, *few).stdout
     assert "got no/such.json" in reproduce(here, *asked, "no/such.json", out=tmp_path / "other", code=2).stderr
     assert not (tmp_path / "other").exists()
 
@@ -248,7 +259,7 @@ def test_other_inputs_do_not_continue_a_run(here: Path, tmp_path: Path) -> None:
                                     ("--dry-run",)], ids=str)  # fmt: skip
 def test_a_report_alone_takes_no_choice_of_runs(option: tuple[str, ...], tmp_path: Path) -> None:
     done = certmask("reproduce", "table1", "--from", tmp_path, *option, code=2)
-    assert "expected no choice of models, data, images or patches with --from" in done.stderr
+    assert "expected no choice of models, data, images, patches or defence with --from" in done.stderr
 
 
 def test_missing_photos_are_told_before_a_model_is_fetched() -> None:

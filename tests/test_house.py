@@ -112,6 +112,16 @@ def test_results_are_read_without_torch(room: str) -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_no_file_has_the_marks_of_a_merge() -> None:
+    """Halves that contradict each other are no text."""
+    root = Path(__file__).resolve().parent.parent
+    texts = [path for part in ("src", "tests", "docs", "benchmarks", "examples") for path in (root / part).rglob("*.*")]
+    texts = [path for path in [*texts, *root.glob("*.*")] if path.suffix in (".py", ".md", ".toml", ".txt")]
+    assert len(texts) > 200
+    marks = ("<" * 7 + " ", ">" * 7 + " ")
+    assert not [str(path) for path in texts if any(line.startswith(marks) for line in path.open(encoding="utf-8"))]
+
+
 def test_every_benchmark_knows_names_that_exist() -> None:
     """Nothing else runs all of them: a name that moved would only be missed by who measures next."""
     root = Path(__file__).resolve().parent.parent

@@ -222,8 +222,8 @@ def test_an_attack_goes_through_the_same_mean(network: nn.Module, images: Tensor
 
 def test_from_the_command_line_to_the_attack(tmp_path: Path) -> None:
     """The shipped model certifies real photos, more passes each; the attack takes the views from the results file."""
-    common = ("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--images", "3")
-    rules = ("--rule", "undefended", "--rule", "jury-detection", "--precision", "fp32", "--batch", "8")
+    common = ("certify", "demo-cifar10", "--model", "resnet26-cifar10", "--patch", "5", "--images", "2")
+    rules = ("--rule", "undefended", "--rule", "jury-detection", "--precision", "fp32", "--batch", "4")
     certmask(*common, *rules, "--out", "plain.jsonl", cwd=tmp_path)
     done = certmask(*common, *rules, "--views", "mirror, plain", "--out", "both.jsonl", cwd=tmp_path)
     assert "mean of plain and mirror" in done.stdout
@@ -234,8 +234,9 @@ def test_from_the_command_line_to_the_attack(tmp_path: Path) -> None:
         for name in ("undefended", "jury-detection"):
             assert row["defences"][name]["passes"] == 2 * before["defences"][name]["passes"]
     assert "model.views" in certmask(*common, *rules, "--out", "both.jsonl", cwd=tmp_path, code=1).stderr
-    budget = ("--rule", "jury-detection", "--images", "1", "--locations", "1", "--steps", "2", "--out", "attack.jsonl")
-    certmask("attack", "both.jsonl", "demo-cifar10", *budget, cwd=tmp_path)
+    budget = ("--rule", "jury-detection", "--images", "1", "--locations", "1", "--steps", "2")
+    few = ("--masks-per-step", "2", "--out", "attack.jsonl")
+    certmask("attack", "both.jsonl", "demo-cifar10", *budget, *few, cwd=tmp_path)
     assert read_results(tmp_path / "attack.jsonl")[0]["model"]["views"] == ["plain", "mirror"]
 
 

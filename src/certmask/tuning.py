@@ -120,8 +120,9 @@ def settings(
     covers: dict[tuple[Level, ...], Cover] = {}
     names = set()
     for setting in SETTINGS:
-        with suppress(CoverError):
-            covers.setdefault(setting.levels, zoom_cover(image, patch, setting.levels, align))
+        if setting.levels not in covers:
+            with suppress(CoverError):
+                covers[setting.levels] = zoom_cover(image, patch, setting.levels, align)
         own = setting._replace(duels=()) if guarantee is Guarantee.DETECTION else setting
         if setting.levels in covers and str(own) not in names:
             names.add(str(own))

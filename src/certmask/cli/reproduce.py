@@ -70,7 +70,7 @@ def reproduce(
     check_folder(out)
     if from_ is not None:
         if model or data or images or patch_share or defence or dry_run:
-            raise UsageError("expected no choice of models, data, images or patches with --from, got one")
+            raise UsageError("expected no choice of models, data, images, patches or defence with --from, got one")
         _report(name, from_, from_ if out == OUT else out)
         return
     cost, limits = len(pick_views(views)), Limits(images, few_images, most_masks, patch_numbers(patch_share), defence)

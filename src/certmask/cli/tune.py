@@ -59,7 +59,7 @@ def tune(
     from certmask.errors import UsageError
     from certmask.results.columns import figures
     from certmask.rules.registry import listed
-    from certmask.tuning import PARTS, halves, settings
+    from certmask.tuning import FIRST, PARTS, halves, settings
     from certmask.tuning import tune as tuned
 
     if to not in SPENT:
@@ -85,7 +85,7 @@ def tune(
         MaskedDefence(shipped, listed(own).made(lead), own) for own, lead in (("undefended", None), (rule, margin))
     ]
     screen.print(f"{classifier.name}; {counted(len(choosing))} to choose on, {counted(len(judging))} to judge on")
-    with progress_bar(2 * len(choosing) + len(judging)) as progress:
+    with progress_bar(min(FIRST, len(choosing)) + len(choosing) + len(judging)) as progress:
         found = tuned(
             engine, choosing, judging, list(settings(*about, margin)), beside, out, budget=passes, spent=to,
             progress=progress,

@@ -82,6 +82,19 @@ class Campaign:
                 if labels.count(label) > 1:
                     raise CertmaskError(f"expected every {what} under its own name, got {label!r} twice")
         check_patches(self.experiments, [source.label for source in self.data], self.limits.patches)
+        if self.limits.tuned is not None:
+            self._check_tuned()
+
+    def _check_tuned(self) -> None:
+        """An error if nothing is tuned in these experiments, or one file is given for several models."""
+        declared = (one for e in self.experiments for patch in e.every_patch for one in e.defences(patch))
+        if not any(one.tuned for one in declared):
+            names = ", ".join(experiment.name for experiment in self.experiments)
+            raise CertmaskError(f"expected --defence with an experiment that has a tuned one (zoom), got {names}")
+        if len(self.models) > 1:
+            raise CertmaskError(
+                f"expected --defence with the one model it was tuned for, got {len(self.models)} models"
+            )
 
     def planned(self) -> list[Trial]:
         """All trials, without weights or photos."""

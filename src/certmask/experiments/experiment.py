@@ -109,12 +109,14 @@ class Comparison:
     """A question that is answered on the same images: how many does ``first`` certify that ``second`` does not?
 
     ``theorem`` says why the first never certifies less; such a comparison is counted, never tested for chance.
+    ``patch`` is the only one against which it says something, by its label; empty for all.
     """
 
     question: str
     first: str
     second: str
     theorem: str = ""
+    patch: str = ""
 
 
 @dataclass(frozen=True)

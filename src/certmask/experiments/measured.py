@@ -141,7 +141,7 @@ def paired(comparisons: Sequence[Comparison], found: Sequence[FinishedTrial]) ->
     for trial in (trial for trial in found if not trial.few):
         for comparison in comparisons:
             names, rows = (comparison.first, comparison.second), trial.run.rows
-            if {*names} <= trial.run.defences.keys():
+            if {*names} <= trial.run.defences.keys() and comparison.patch in ("", trial.patch.label):
                 certified = tuple(sum(is_certified(row, name) for row in rows) for name in names)
                 pairs.append(Paired(comparison, trial, certified, *split(trial.run, *names)))
     adjusted = iter(holm([pair.chance for pair in pairs if pair.chance is not None]))

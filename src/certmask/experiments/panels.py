@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from certmask.certificate import Guarantee
 from certmask.experiments.experiment import Experiment
@@ -71,7 +72,10 @@ def _picture(experiment: Experiment, found: Sequence[Entry]) -> Figure:
             _draw_line(axes, measure, points_of(x, measure, group), number, line)
         low, high = axes.get_ylim()
         axes.set(xlabel=AXES[x][0], ylabel=MEASURES[measure], ylim=(max(low, -2), min(high, 102)))
-        axes.set_xscale("log" if x in PRICES else "linear")
+        if x in PRICES:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
+            axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
         axes.grid(alpha=0.3)
     legend = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=3, frameon=False)
@@ -120,7 +124,9 @@ def _draw_line(axes: Axes, measure: str, points: Sequence[Point], number: int, l
     high = [100 * (s.interval[1] - s.value) for s in shares]
     style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": MARKERS[number % len(MARKERS)]}
     bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "ecolor": (style["color"], 0.45)}
-    axes.errorbar(xs, [100 * s.value for s in shares], [low, high], label=line, **bars, **style)
+    axes.errorbar(
+        xs, [100 * s.value for s in shares], [low, high], label=line, zorder=3 - number / 100, **bars, **style
+    )
     what = {"clean_accuracy": "clean", "false_alerts": ""}.get(measure, "robust")
     printed = [(x, told) for x, _, entry in points if (told := getattr(entry.reported, what, None)) is not None]
     if printed:

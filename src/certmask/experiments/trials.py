@@ -110,10 +110,11 @@ class Trial:
 
     def _tuned(self, declared: DeclaredDefence, margin: Margin | None) -> MaskedDefence:
         assert self.tuned is not None
-        found, wanted = load_defence(self.tuned, margin), self.patch.on(self.image)
-        if (found.image, found.threat) != (self.image, wanted):
-            said = f"{found.image} and {found.threat}"
-            raise CertmaskError(f"expected a defence of {self.image} against {wanted}, got {said} in {self.tuned}")
+        found, wanted = load_defence(self.tuned, margin), built_defence(declared, self.patch, self.image)
+        asked, got = ((one.image, one.threat, one.guarantee.value) for one in (wanted, found))
+        if got != asked:
+            told, said = (f"{promise} on {image} against {threat}" for image, threat, promise in (asked, got))
+            raise CertmaskError(f"expected a defence for {told}, got one for {said} in {self.tuned}")
         return replace(found, name=declared.name)
 
     def passes(self) -> tuple[int, int]:
@@ -153,7 +154,7 @@ def trials(experiment: Experiment, model: str, data: str, image: Size, limits: L
         if absurd:
             beside = (*absurd, *(one for one in usual if one.tiling == "minimal"))
             images = min(limits.few_images, limits.images or limits.few_images)
-            found.append(Trial(experiment, model, data, patch, image, beside, images, few=True))
+            found.append(Trial(experiment, model, data, patch, image, beside, images, True, limits.tuned))
     return found
 
 

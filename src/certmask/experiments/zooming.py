@@ -11,6 +11,7 @@ from certmask.experiments.paper_tables import CLEANSER, JURIES
 if TYPE_CHECKING:
     from certmask.covers.zoom import Level
 
+GRID = "PatchCleanser 6×6 on a token grid"
 SHIPPED, TUNED, SHIPPED_DETECTION = "zoom", "zoom, tuned", "zoom detection"
 AGREEMENT = DeclaredDefence("6×6 agreement", "jury-detection", "patchcleanser", per_axis=6)
 LEVELS: tuple[Level, ...] = (2, 3, 6, 12)
@@ -33,10 +34,12 @@ def beside_patchcleanser(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     return (
         DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
         CLEANSER,
-        DeclaredDefence("PatchCleanser 6×6, challenger", "patchcleanser-challenger", "patchcleanser", per_axis=6),
+        DeclaredDefence("PatchCleanser 6×6, challenger", "patchcleanser-challenger", "patchcleanser", per_axis=6,
+                        series="PatchCleanser, challenger"),
         DeclaredDefence("PatchCleanser 6×6, bare last resort", "patchcleanser", "patchcleanser", per_axis=6,
-                        parameters={"last_resort": "bare"}),
-        DeclaredDefence("PatchCleanser 6×6 on a token grid", "patchcleanser", "patchcleanser", per_axis=6, align=16),
+                        series="PatchCleanser, bare last resort", parameters={"last_resort": "bare"}),
+        DeclaredDefence(GRID, "patchcleanser", "patchcleanser", per_axis=6, align=16,
+                        series="PatchCleanser, token grid"),
         DeclaredDefence(JURIES.name, JURIES.rule, JURIES.tiling, JURIES.fold, per_axis=JURIES.per_axis,
                         parameters={**JURIES.parameters, "last_resort": "majority"}),
         DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS, series="zoom as shipped"),
@@ -57,7 +60,7 @@ ZOOM = Experiment(
     {"imagenet": (paper.PATCHES["2 %"],), "cifar10": (paper.PATCHES["2.4 %"],)}, beside_patchcleanser,
     comparisons=(
         Comparison("zoom against PatchCleanser", SHIPPED, CLEANSER.name),
-        Comparison("zoom against PatchCleanser on a token grid", SHIPPED, "PatchCleanser 6×6 on a token grid"),
+        Comparison("zoom against PatchCleanser on a token grid", SHIPPED, GRID, patch="2 %"),
         Comparison("zoom against the juries that were the default before", SHIPPED, JURIES.name),
         Comparison("zoom tuned for the network against PatchCleanser", TUNED, CLEANSER.name),
         Comparison("zoom detection against 6×6 agreement", SHIPPED_DETECTION, AGREEMENT.name),
@@ -66,9 +69,10 @@ ZOOM = Experiment(
             ("answer", "certified_detection")),
     notes=(
         "Zoom is the same for every row: 2, 3, 6 and 12 masks per axis; a look is enough where the lead exceeds 0.95, "
-        "0.5 and 0.2 (for a claim 0.9, 0.2 and 0.1). Chosen on other photos by one rule for all five networks "
-        "(benchmarks/shipped.py). Tuned: what `certmask tune --passes 222` takes for the network on photos that are "
-        "not those of the table. Masks of all these sizes lie on a grid of 16 pixels against the 2 % patch, as "
-        "PatchCleanser's do where it says so.",
+        "0.5 and 0.2 (for a claim 0.9, 0.2 and 0.1), chosen on other photos by one rule for all five networks "
+        "(benchmarks/shipped.py). Tuned: by the choice of certmask tune for the network on photos that are not those "
+        "of the table, with 222 passes to prove, a third of PatchCleanser's. Masks of all these sizes lie on a grid of "
+        "16 pixels against the 2 % patch, as PatchCleanser's do where it says so. On 32 pixels that grid stands for "
+        "nothing (three pixels, five masks per axis), and zoom's last level has 10 masks per axis.",
     ),
 )  # fmt: skip
