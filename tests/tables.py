@@ -21,7 +21,6 @@ from certmask.rules import (
     PatchCleanser,
     Published,
     Rule,
-    Smoothing,
     Undefended,
 )
 from certmask.votes import Votes, VoteStore
@@ -105,12 +104,6 @@ def by_reference(
         decision = reference.hicert(n, table, cover.copies, rule.threshold)
         holds = reference.hicert_certifies(juries, table, rule.threshold, label, margin)
         return reference.Recovered(decision, ""), holds
-    if isinstance(rule, Smoothing):
-        views = [table[i, i] for i in range(n)]
-        juries = [cover.districts.jury(district) for district in range(len(cover.districts))]
-        touched = [set(range(n)) - set(jury) for jury in juries]
-        holds = margin == 0 and reference.smoothing_certifies(views, touched, rule.theta, label, rule.exact)
-        return reference.Recovered(reference.smoothing(views, rule.theta), ""), holds
     if isinstance(rule, PatchCleanser):
         found = reference.patchcleanser(n, table, rule.challenger, rule.last_resort)
         return found, reference.two_mask_correct(n, table, label, margin)

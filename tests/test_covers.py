@@ -382,6 +382,7 @@ def test_the_register_of_tilings_names_them_as_they_name_themselves() -> None:
     """Every registered tiling builds a cover under its own name."""
     for name, build in TILINGS.items():
         options: dict[str, dict[str, Any]] = {"patchcleanser": {"per_axis": 3}, "zoom": {"levels": (2, 3)}}
+        options |= {"bands": {"band": 2}, "blocks": {"band": 2}}
         option = options.get(name, {"mask": 5})
         cover = build(12, Patch(3, 3), **option)
         assert cover.tiling == name == cover.describe()["tiling"]

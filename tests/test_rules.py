@@ -61,6 +61,7 @@ from certmask.rules import (
     PatchCleanser,
     Published,
     Rule,
+    Smoothing,
     Undefended,
 )
 from certmask.rules.levels import Levels, jury_levels
@@ -108,7 +109,7 @@ RULES_AND_MARGINS: list[Rule] = [
     ),
     *named(JuryRecovery, last_resort="majority"),
     *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(MinorityReports, threshold=threshold)),
-    *(rule for threshold in (0.0, 0.5, 0.75) for rule in named(HiCert, threshold=threshold)),
+    *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(HiCert, threshold=threshold)),
     *(rule for challenger in (False, True) for rule in named(PatchCleanser, challenger=challenger)),
     *named(PatchCleanser, last_resort="bare"),
 ]
@@ -137,8 +138,8 @@ def test_rules_agree_with_the_reference(rule: Rule) -> None:
 
 
 def test_every_rule_has_a_reference() -> None:
-    """A rule that is added to the table of rules must be added here."""
-    assert {type(rule) for rule in RULES_AND_MARGINS} == set(RULES.values())
+    """A rule that is added to the table of rules must be added here; one that counts views is in test_smoothing."""
+    assert {type(rule) for rule in RULES_AND_MARGINS} == set(RULES.values()) - {Smoothing}
 
 
 # ------------------------------------------------------------------------------------------------ aggregates

@@ -221,7 +221,10 @@ def test_nobody_who_counts_is_an_alert() -> None:
         (lambda: Smoothing(0.0), "expected theta above 0 and at most 1, or None, got 0.0"),
         (lambda: Smoothing(1.5), "expected theta above 0"),
         (lambda: Smoothing(True), "expected theta above 0"),
-        (lambda: Smoothing(exact=1), "expected exact to be True or False, got 1"),
+        (
+            lambda: Smoothing(exact=1),  # type: ignore[arg-type]
+            "expected exact to be True or False, got 1",
+        ),
         (lambda: band_cover(32, 5, band=32), "expected a band narrower than the image, 32 px, got 32"),
         (lambda: band_cover(32, 5, band=0), "expected band"),
         (lambda: band_cover(32, 5, stride=40), "expected a stride of at most 32 px, got 40"),
