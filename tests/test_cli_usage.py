@@ -60,7 +60,8 @@ SEEN = ("--rule nonsense", "--patch 0", "--patch abc", "--patch 33", "--patch 32
 WRONG = {
     "plan": ("--image 0", "--image x", "--patch 0", "--patch 300", "--mask 400", "--mask 224", "--fold 9x",
              "--tiling zzz", "--budget 0", "--budget 1", "--levels x", "--levels 2 --mask 64", "--align 0",
-             "--tiling zoom --fold 2", "--draw plan.nonsense", "surplus"),
+             "--tiling zoom --fold 2", "--tiling bands --mask 64", "--tiling blocks --fold 2",
+             "--draw plan.nonsense", "surplus"),
     "predict {photo} --model {model}": (
         *SEEN, "--rule jury-recovery --rule patchcleanser", "--rule zoom --defence {tuned}", "--draw votes.nonsense",
     ),

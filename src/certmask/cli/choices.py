@@ -26,6 +26,7 @@ from certmask.cli.sizes import (
 )
 from certmask.cli.usage import asked_rightly
 from certmask.covers import Cover, default_cover
+from certmask.covers.bands import BAND_TILINGS
 from certmask.covers.default import Wishes, suited_cover
 from certmask.data import Dataset, load_dataset
 from certmask.defences import MaskedDefence
@@ -47,8 +48,6 @@ OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 
 OF_BANDS = ("band", "stride", "theta")
 """Options that only rules of bands take."""
-
-BAND_TILINGS = ("bands", "blocks")
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,15 @@ def _single(size: Size, threat: Patch, wishes: Wishes, budget: int | None, one: 
     """The cover that was asked for, or one within the budget; a choice of several where neither was, nor ``one``."""
     from dataclasses import replace
 
+    from certmask.covers.bands import BAND_TILINGS
     from certmask.covers.costs import certificate_passes, cover_choice, cover_within
     from certmask.covers.default import mask_and_fold, suited_cover
 
     tiling = wishes.tiling or "spread"
+    if tiling in BAND_TILINGS:
+        if wishes.mask or wishes.fold:
+            raise UsageError(f"expected neither --mask nor --fold with the tiling {tiling}, got one")
+        return [suited_cover(size, threat, wishes)]
     folds = mask_and_fold(size, threat, tiling, wishes.mask, wishes.fold, many=True)[1]
     if wishes.mask is None and budget is not None:
         return [cover_within(budget, cover_choice(size, threat, tiling, folds))]

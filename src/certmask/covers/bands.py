@@ -7,6 +7,7 @@ from certmask.errors import CoverError
 from certmask.geometry import Mask
 from certmask.threat import Patch, Size, checked_patch, checked_size
 
+BAND_TILINGS = ("bands", "blocks")
 BAND = 12
 """The picture's width over that of a band, where nobody says otherwise: 19 px on 224."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from certmask.covers.bands import BAND_TILINGS
 from certmask.covers.cover import Cover
 from certmask.covers.register import TILINGS
 from certmask.covers.tilings import patchcleanser_cover
@@ -88,7 +89,7 @@ def suited_cover(image: Size, patch: Patch, wishes: Wishes = NOTHING_WISHED, sui
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
     if tiling == "zoom":
         return zoom_cover(image, patch, wishes.levels, wishes.align)
-    if tiling in ("bands", "blocks"):
+    if tiling in BAND_TILINGS:
         return TILINGS[tiling](image, patch, wishes.band, wishes.align or 1)
     size, folds = mask_and_fold(image, patch, tiling, wishes.mask, wishes.fold, suits == "many")
     count = minimum_masks(image, patch, size, folds[0] * folds[1])

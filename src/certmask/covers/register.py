@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from certmask.covers.bands import band_cover, block_cover
+from certmask.covers.bands import BAND_TILINGS, band_cover, block_cover
 from certmask.covers.cover import Cover
 from certmask.covers.tilings import minimal_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
 from certmask.covers.zoom import stacked_cover, zoom_cover
@@ -33,7 +33,7 @@ def cover_from(description: dict[str, Any]) -> Cover:
     options = {"align": description["align"]} if "align" in description else {}
     if tiling == "zoom":
         cover = stacked_cover([cover_from(level) for level in description["levels"]])
-    elif tiling in ("bands", "blocks"):
+    elif tiling in BAND_TILINGS:
         cover = TILINGS[tiling](image, patch, image[1] - mask[1], description.get("align", 1))
     elif tiling == "patchcleanser":
         cover = TILINGS[tiling](image, patch, mask=mask, **options)
