@@ -41,6 +41,9 @@ VALUES: dict[str, list[Any]] = {
 }
 """What each parameter of a rule is tried with; the margin is a matter of its own."""
 
+OWN_VALUES: dict[str, dict[str, list[Any]]] = {"hicert": {"threshold": [0.0, 0.75]}}
+"""What a rule is tried with instead: palettes have votes below three quarters, and none below one half."""
+
 ON_LEVELS: dict[str, list[Any]] = {
     **VALUES,
     "pairs": ["aligned"],
@@ -57,6 +60,7 @@ PROVED = (Guarantee.DETECTION, Guarantee.RECOVERY)
 def variants(rule: type[Rule], tried: Mapping[str, list[Any]] = VALUES) -> Iterator[Rule]:
     """Every combination of a rule's parameters; the margin stays 0."""
     names = [name for name in inspect.signature(rule).parameters if name != "margin"]
+    tried = {**tried, **OWN_VALUES.get(rule.name, {})}
     for values in product(*(tried[name] for name in names)):
         yield rule(**dict(zip(names, values, strict=True)))
 

@@ -130,8 +130,8 @@ VOTING = [
         "agreement is enough",
         "HiCert certifies a view that is not sure and warns of one that disagrees alone",
         "rules/hicert.py",
-        "reports = (heads.labels != answers[:, None]) | (heads.confidence < self.threshold)",
-        "reports = heads.labels != answers[:, None]",
+        "np.asarray((heads.labels != answers[:, None]) | (heads.confidence < self.threshold))",
+        "np.asarray(heads.labels != answers[:, None])",
         (SOFT_OUTPUTS,),
     ),
     Fault(
