@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from certmask.certificate import Guarantee
-from certmask.covers import TILINGS, Cover
+from certmask.covers import TILINGS, Cover, band_cover
 from certmask.errors import CertmaskError
 from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, MeanProbability, Rule, Smoothing
 from certmask.rules.tournament import LAST_RESORTS
@@ -115,6 +115,11 @@ def fits(rule: Rule, cover: Cover) -> bool:
     except CertmaskError:
         return False
     return True
+
+
+def suited(rule: Rule, cover: Cover) -> Cover:
+    """The cover, or bands of the same picture where a rule counts views."""
+    return cover if fits(rule, cover) else band_cover(cover.image, cover.patch, 3, 4)
 
 
 EVERY_DEFENCE = [(cover, rule) for cover in EVERY_COVER for rule in EVERY_RULE if fits(rule, cover)]

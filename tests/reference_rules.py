@@ -253,10 +253,10 @@ def hicert(masks: int, table: Table, copies: Sequence[int], threshold: float) ->
 
 
 def hicert_certifies(juries: Juries, table: Table, threshold: float, label: int, margin: float) -> bool:
-    """Each jury has a mask that names the label, or nobody, or anyone with a confidence below the threshold."""
+    """Each jury has a mask that names the label, or anyone with a confidence below the threshold."""
 
     def warns(row: Sequence[float]) -> bool:
-        return not any(row) or ahead(row, label) > margin or max(row) < threshold - margin
+        return any(row) and (ahead(row, label) > margin or max(row) < threshold - margin)
 
     return all(any(warns(table[i, i]) for i in jury) for jury in juries)
 

@@ -11,6 +11,7 @@ from conftest import tiny_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from looking import outputs_under
+from members import suited
 from test_worst_case import UnanimousMajority
 from torch import Tensor, nn
 
@@ -532,7 +533,7 @@ def test_goals_about_levels_are_reached(goal: Goal) -> None:
 def test_every_rule_has_goals() -> None:
     assert GOALS.keys() == RULES.keys()
     for cover in (SPREAD, ZOOM):
-        assert all(goals_against(MaskedDefence(cover, rule())) for rule in RULES.values())
+        assert all(goals_against(MaskedDefence(suited(rule(), cover), rule())) for rule in RULES.values())
     assert len({goal.bare for goal in goals_against(MaskedDefence(SPREAD, UnanimousMajority()))}) == 1
     for name, levelled in LEVEL_GOALS.items():
         known = {cover: goals_against(MaskedDefence(cover, RULES[name]())) for cover in (SPREAD, ZOOM)}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from commands import Done, certmask
+from members import suited
 from PIL import Image
 
 from certmask.attacks.attempts import Budget
@@ -376,7 +377,7 @@ DEFENCES = [
     MaskedDefence(offset_cover(32, Patch(5, 5), 15, (1, 2)), Published(), "b"),
     MaskedDefence(replicated_cover(32, Patch(5, 5), 15, 2), MinorityReports(0.75), "c"),
     MaskedDefence(patchcleanser_cover(32, Patch(3, 5), (3, 4)), PatchCleanser(challenger=True), "d"),
-    *(MaskedDefence(spread_cover(32, Patch(5, 5), 12), rule(), name) for name, rule in RULES.items()),
+    *(MaskedDefence(suited(rule(), spread_cover(32, Patch(5, 5), 12)), rule(), name) for name, rule in RULES.items()),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from conftest import DEVICES
 from looking import outputs_under, singles_of
-from members import EVERY_RULE
+from members import EVERY_RULE, suited
 from tables import votes_under
 from torch import Tensor, nn
 
@@ -262,7 +262,7 @@ def test_a_patch_that_makes_the_network_overflow_breaks_nothing(rule: Rule) -> N
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=repr)
 def test_a_picture_without_any_vote_hurts_only_itself(rule: Rule) -> None:
     """No class, an alert, no certificate; its neighbour in the cohort gets answer and certificate."""
-    cover = spread_cover(24, PATCH, (10, 9), 2)
+    cover = suited(rule, spread_cover(24, PATCH, (10, 9), 2))
     engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover], cohort=2)
     pictures = torch.stack([torch.ones(3, 24, 24), torch.full((3, 24, 24), 0.3)])
     for labels in (None, [1, 1]):
@@ -276,7 +276,7 @@ def test_a_picture_without_any_vote_hurts_only_itself(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in EVERY_RULE if rule.guarantee is not Guarantee.NONE], ids=repr)
 def test_a_silent_vote_is_none_for_the_first_class(rule: Rule) -> None:
     """Where some masks say nothing, the answer is what the others say, not class 0."""
-    cover = spread_cover(24, PATCH, (10, 9), 2)
+    cover = suited(rule, spread_cover(24, PATCH, (10, 9), 2))
     engine = Engine(Classifier(Overflowing(), 24, batch=8, precision="fp32"), [cover])
     patched = torch.full((1, 3, 24, 24), 0.3)
     patched[:, :, 10:15, 10:14] = 1.0

@@ -11,7 +11,7 @@ import pytest
 import torch
 from conftest import tiny_network
 from looking import outputs_under, singles_of
-from members import RECOVERING
+from members import COUNTING, RECOVERING
 from PIL import Image
 from torch import Tensor, nn
 
@@ -100,7 +100,7 @@ def test_every_pass_travels_in_a_batch_of_one_shape() -> None:
     assert sizes == {7}
 
 
-@pytest.mark.parametrize("rule", RECOVERING, ids=repr)
+@pytest.mark.parametrize("rule", [rule for rule in RECOVERING if rule not in COUNTING], ids=repr)
 def test_one_wrong_pair_anywhere_voids_a_certificate(rule: Rule) -> None:
     """190 pairs, each wrong in turn and all else right: whichever it is, and however late it is looked at."""
     cover, right, wrong = minimal_cover((1, 20), Patch(1, 1), 1), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])

@@ -26,4 +26,4 @@ class HiCert(ReportingRule):
 
     def warns(self, heads: Heads, labels: IntArray) -> BoolArray:
         unsure = heads.confidence < self.threshold - self.margin
-        return np.asarray(heads.wins(labels[:, None], self.margin) | unsure | (heads.labels == NO_CLASS))
+        return np.asarray((heads.wins(labels[:, None], self.margin) | unsure) & (heads.labels != NO_CLASS))
