@@ -7,10 +7,20 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
+from certmask.errors import CertmaskError
 from certmask.threat import Size, threat_from
 
 NO_CLASS = -1
 """What a vote names that gave no numbers, and what is answered about a picture all of whose votes gave none."""
+
+
+def checked_margin(margin: float) -> float:
+    """A margin of at least 0, and not infinite."""
+    if isinstance(margin, bool) or not isinstance(margin, (int, float, np.floating)) or not 0 <= margin < np.inf:
+        raise CertmaskError(f"expected a margin of at least 0, got {margin!r}")
+    return float(margin)
 
 
 def class_name(label: int, names: Sequence[str] = ()) -> str:

@@ -45,7 +45,6 @@ COPIES = 8
 OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 """Options that only rules of several levels take."""
 
-
 OF_BANDS = ("band", "stride", "theta")
 """Options that only rules of bands take."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from certmask.errors import VoteError
 from certmask.evidence.field import BoolArray, Field
 from certmask.evidence.maps import ONE, EvidenceMaps, hypotheses, sums
-from certmask.evidence.rule import EvidenceRule, rivals
+from certmask.evidence.rule import EvidenceRule, ahead_of_all
 from certmask.geometry import IntArray
 
 
@@ -37,7 +37,7 @@ class ClippedBagNet(EvidenceRule):
         leads = np.take_along_axis(values, labels[:, None, None, None], axis=3) - values
         outside = leads.sum(axis=(1, 2))[:, None, None] - sums(leads, sets.rows, sets.columns)
         ahead = outside > (2 * ONE * sets.sizes + self.units)[:, :, None]
-        return np.asarray((ahead.all(axis=(1, 2)) | ~rivals(labels, maps.classes)).all(axis=1))
+        return ahead_of_all(ahead, labels)
 
 
 def _checked(maps: EvidenceMaps) -> EvidenceMaps:

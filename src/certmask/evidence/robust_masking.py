@@ -11,7 +11,7 @@ from torch import Tensor
 from certmask.errors import CertmaskError, VoteError
 from certmask.evidence.field import BoolArray, Field
 from certmask.evidence.maps import EvidenceMaps, Hypotheses, hypotheses, sums
-from certmask.evidence.rule import EvidenceRule, rivals
+from certmask.evidence.rule import EvidenceRule, ahead_of_all
 from certmask.geometry import IntArray
 from certmask.threat import Patch, Size
 
@@ -63,7 +63,7 @@ class RobustMasking(EvidenceRule):
         lead = (whole - part) * least[..., None] - whole * outside
         wins_tie = labels[:, None] < np.arange(maps.classes)
         ahead = lead + wins_tie[:, None, None] > whole * self.units
-        return np.asarray((ahead.all(axis=(1, 2)) | ~rivals(labels, maps.classes)).all(axis=1))
+        return ahead_of_all(ahead, labels)
 
     def hypotheses(self, maps: EvidenceMaps) -> Hypotheses:
         """What the patch may touch, and the windows."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from certmask.certificate import Certificate, Guarantee
+from certmask.certificate import Certificate, Guarantee, checked_margin
 from certmask.errors import CertmaskError
 from certmask.evidence.field import BoolArray
 from certmask.evidence.maps import ONE, EvidenceMaps
@@ -26,10 +26,8 @@ class EvidenceRule(ABC):
     guarantee: ClassVar[Guarantee] = Guarantee.RECOVERY
 
     def __init__(self, patch: Patch | Size | int, margin: float = 0.0) -> None:
-        if isinstance(margin, bool) or not isinstance(margin, (int, float, np.floating)) or not 0 <= margin < np.inf:
-            raise CertmaskError(f"expected a margin of at least 0, got {margin!r}")
         self.patch = checked_patch(patch)
-        self.margin = float(margin)
+        self.margin = checked_margin(margin)
 
     @property
     def units(self) -> int:
@@ -59,6 +57,7 @@ class EvidenceRule(ABC):
         return {"rule": self.name, "guarantee": self.guarantee.value, "margin": self.margin}
 
 
-def rivals(labels: IntArray, classes: int) -> BoolArray:
-    """Every class but the label, ``[pictures, classes]``."""
-    return np.asarray(labels[:, None] != np.arange(classes))
+def ahead_of_all(ahead: BoolArray, labels: IntArray) -> BoolArray:
+    """Whether each label is ahead, ``[pictures, rows, columns, classes]``, at every place of every class but itself."""
+    own = labels[:, None] == np.arange(ahead.shape[3])
+    return np.asarray((ahead.all(axis=(1, 2)) | own).all(axis=1))

@@ -19,7 +19,7 @@ class HiCert(ReportingRule):
     """
 
     name = "hicert"
-    most = "1"
+    takes_one = True
 
     def reports(self, heads: Heads, answers: IntArray) -> BoolArray:
         return np.asarray((heads.labels != answers[:, None]) | (heads.confidence < self.threshold))

@@ -23,14 +23,16 @@ class ReportingRule(Rule):
 
     guarantee = Guarantee.DETECTION
     quiet = False
-    most: ClassVar[str] = "below 1"
-    """Up to where a threshold makes sense."""
+    takes_one: ClassVar[bool] = False
+    """Whether a threshold of 1 makes sense."""
 
     def __init__(self, threshold: float = 0.5, margin: float = 0.0) -> None:
         super().__init__(margin)
-        below = 1 if self.most == "1" else np.nextafter(1.0, 0.0)
-        if not isinstance(threshold, (int, float, np.floating)) or not 0 <= threshold <= below:
-            raise CertmaskError(f"expected a threshold from 0 to {self.most}, got {threshold!r}")
+        number = isinstance(threshold, (int, float, np.floating))
+        if not number or not (0 <= threshold < 1 or (self.takes_one and threshold == 1)):
+            raise CertmaskError(
+                f"expected a threshold from 0 to {'' if self.takes_one else 'below '}1, got {threshold!r}"
+            )
         self.threshold = threshold
 
     @abstractmethod

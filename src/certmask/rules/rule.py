@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Place, Weakest
+from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Place, Weakest, checked_margin
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, VoteError
 from certmask.geometry import IntArray
@@ -43,13 +43,7 @@ class Rule(ABC):
     """Whether a clean image that is certified never raises an alert."""
 
     def __init__(self, margin: float = 0.0) -> None:
-        if (
-            isinstance(margin, bool)
-            or not isinstance(margin, (int, float, np.floating))
-            or not 0 <= margin < float("inf")
-        ):
-            raise CertmaskError(f"expected a margin of at least 0, got {margin!r}")
-        self.margin = float(margin)
+        self.margin = checked_margin(margin)
 
     @abstractmethod
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:

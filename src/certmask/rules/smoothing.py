@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,7 @@ class Smoothing(Rule):
         return {**super().describe(), "theta": self.theta, "exact": self.exact}
 
 
+@lru_cache(maxsize=8)
 def hidden_by(cover: Cover) -> BoolArray:
     """Which views hide each place where a patch may be, ``[districts, views]``: the others are touched by it."""
     masks = np.zeros((len(cover.districts), len(cover)), dtype=bool)
