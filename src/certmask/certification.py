@@ -14,7 +14,7 @@ from certmask.backends.devices import settings
 from certmask.certificate import Guarantee
 from certmask.company import ROUNDING
 from certmask.data import Dataset, Sample, pixel_digest
-from certmask.defences import AnyDefence, MaskedDefence, Outcome, examine
+from certmask.defences import AnyDefence, Outcome, RuledDefence, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
@@ -112,7 +112,7 @@ def change_behind(error: BaseException, engine: Engine, defences: Sequence[AnyDe
 def least_margin(defences: Sequence[AnyDefence]) -> Margin:
     """The smallest margin of defences that promise something, in each unit; any change is within one that none has."""
     found = [d for d in defences if d.guarantee is not Guarantee.NONE]
-    margins = [(d.rule.unit if isinstance(d, MaskedDefence) else "probability", _margin(d)) for d in found]
+    margins = [(d.rule.unit if isinstance(d, RuledDefence) else "probability", _margin(d)) for d in found]
     return Margin(*(min((m for own, m in margins if own == unit), default=inf) for unit in Margin._fields))
 
 

@@ -219,6 +219,23 @@ class Classifier:
         """Passes of the network that one vote takes: one for each view."""
         return len(self.views)
 
+    @property
+    def width(self) -> int:
+        """How many numbers a pass gives: one for each class."""
+        return self.classes
+
+    def numbers(self, images: Tensor) -> Tensor:
+        """What one pass gives, ``[n, width]``, of a batch that is already on the device: probabilities."""
+        return self.probabilities(images)
+
+    def summary(self, numbers: Tensor) -> Tensor:
+        """Class probabilities ``[n, classes]`` from what passes gave."""
+        return numbers
+
+    def moved(self, _numbers: Tensor, _others: Tensor) -> float:
+        """By how much sums of local evidence differ at most between two batches of passes; there is none here."""
+        return 0.0
+
     def probabilities(self, images: Tensor) -> Tensor:
         """Probabilities of one batch that is already on the device, the mean over all views; not checked for NaN.
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from certmask.backends.devices import settings
 from certmask.certificate import Guarantee
 from certmask.company import rounding_of
+from certmask.defences.local import local_defence_from
 from certmask.engine import Engine
 from certmask.engine.fingerprint import fingerprint_from
 from certmask.errors import ResultsError
+from certmask.evidence import EvidenceRule
 from certmask.results.file import OWN_SOURCE, Row, provenance
 from certmask.rules import Rule
 from certmask.rules.registry import rule_from
@@ -19,7 +21,7 @@ MACHINE = ("name", "device", "architecture_sha256", "fingerprint")
 that), the machine, whose rounding the margin absorbs, and the fingerprint, which would show another architecture."""
 
 
-def check_function(header: Row, engine: Engine, rules: Iterable[Rule], where: str) -> list[str]:
+def check_function(header: Row, engine: Engine, rules: Iterable[Rule | EvidenceRule], where: str) -> list[str]:
     """Refuse an engine that is not the function that a header says was certified; else what else differs, in words.
 
     Equal in everything that describes it, and on the fixed pictures no lead differs by more than a rule's margin.
@@ -35,7 +37,7 @@ def check_function(header: Row, engine: Engine, rules: Iterable[Rule], where: st
     return [*check_behaviour(header, engine, rules, where), *own]
 
 
-def check_behaviour(header: Row, engine: Engine, rules: Iterable[Rule], where: str) -> list[str]:
+def check_behaviour(header: Row, engine: Engine, rules: Iterable[Rule | EvidenceRule], where: str) -> list[str]:
     """Refuse an engine that answers otherwise about the fixed pictures than the certified one, beyond the margin."""
     said, differences = header["model"].get("fingerprint"), list(_differences(header, engine))
     if said is None:
@@ -54,9 +56,15 @@ def check_behaviour(header: Row, engine: Engine, rules: Iterable[Rule], where: s
     return differences
 
 
-def rules_of(header: Row) -> list[Rule]:
+def rules_of(header: Row) -> list[Rule | EvidenceRule]:
     """The rules of all defences in a header."""
-    return [rule_from(defence["rule"]) for defence in header["defences"].values()]
+    return [_rule_of(defence) for defence in header["defences"].values()]
+
+
+def _rule_of(defence: Row) -> Rule | EvidenceRule:
+    if "fields" in defence:
+        return local_defence_from(defence).rule
+    return rule_from(defence["rule"])
 
 
 def continued_header(before: Row, header: Row, engine: Engine, where: str) -> tuple[Row, list[str]]:

@@ -15,7 +15,8 @@ from certmask.certification import Progress, certify_run
 from certmask.covers import Cover, zoom_cover
 from certmask.covers.zoom import Level
 from certmask.data import Dataset
-from certmask.defences import MaskedDefence, defence_from
+from certmask.defences import MaskedDefence
+from certmask.defences.masked import masked_defence_from
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, CoverError, ResultsError, first_line
 from certmask.results.columns import Figures, figures
@@ -266,9 +267,9 @@ def load_defence(path: str | Path, margin: Margin | None = None) -> MaskedDefenc
             raise ValueError(f"format {told['certmask_tuned']}")
         said = told["defence"]
         if margin is not None:
-            unit = defence_from(said).rule.unit
+            unit = masked_defence_from(said).rule.unit
             said = {**said, "rule": {**said["rule"], "margin": getattr(margin, unit)}}
-        return defence_from(said)
+        return masked_defence_from(said)
     except OSError as error:
         raise CertmaskError(f"expected a file that certmask tune wrote, got {path} ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -57,18 +57,29 @@ def logarithms(votes: Tensor) -> Tensor:
 
 
 class Margin(NamedTuple):
-    """By how much a lead must exceed 0: in probabilities and, for rules that read them, in their logarithms."""
+    """By how much a lead must exceed 0: in probabilities and, for rules that read them, in their logarithms, or in sums
+    of local evidence."""
 
     probability: float = 0.0
     logarithm: float = 0.0
+    evidence: float = 0.0
+
+    @classmethod
+    def of(cls, margin: float) -> Margin:
+        """The same number in every unit."""
+        return cls(margin, margin, margin)
 
 
 def lead_changes(votes: Tensor, others: Tensor) -> Margin:
-    """The most by which any lead changes if these votes ``[n, classes]`` become those: twice what one number does."""
+    """The most by which any lead changes if these votes ``[n, classes]`` become those: twice what one number does.
+
+    Of local evidence, whose mean these are the softmax of, sums have moved by at least as much.
+    """
     if not votes.numel():
         return Margin()
     apart = (votes - others).abs().amax(), (logarithms(votes) - logarithms(others)).abs().amax()
-    return Margin(*(2 * float(change) for change in apart))
+    probability, logarithm = (2 * float(change) for change in apart)
+    return Margin(probability, logarithm, evidence=probability)
 
 
 def incomplete() -> VoteError:

@@ -14,7 +14,7 @@ from torch import Tensor
 from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste
 from certmask.certificate import Decision
 from certmask.classifier import Classifier, checked_images
-from certmask.defences import MaskedDefence, examine
+from certmask.defences import RuledDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
 from certmask.threat import Patch, Size
@@ -28,7 +28,7 @@ def classifier_judge(classifier: Classifier) -> Judge:
     return lambda pictures: [Decision(int(label)) for label in classifier(pictures).argmax(dim=1)]
 
 
-def defence_judge(engine: Engine, defence: MaskedDefence) -> Judge:
+def defence_judge(engine: Engine, defence: RuledDefence) -> Judge:
     """A whole defence, exactly as it is deployed."""
 
     def judge(pictures: Tensor) -> list[Decision]:

@@ -13,7 +13,7 @@ from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, Juries, goals_against
 from certmask.certificate import Box
 from certmask.data.dataset import evenly_spaced
-from certmask.defences import MaskedDefence
+from certmask.defences import RuledDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
@@ -105,7 +105,7 @@ class Prospect:
         return cls(row["image"], row["label"], tuple((box[0], box[1], box[2], box[3]) for box in boxes))
 
 
-def plan_attempts(certified: CertifiedRun, defences: Sequence[MaskedDefence], budget: Budget) -> list[Attempt]:
+def plan_attempts(certified: CertifiedRun, defences: Sequence[RuledDefence], budget: Budget) -> list[Attempt]:
     """All attempts of a budget, defence by defence, on evenly spaced images; goals take turns over places."""
     attempts: list[Attempt] = []
     for defence in defences:

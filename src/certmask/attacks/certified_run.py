@@ -11,7 +11,7 @@ from torch import Tensor
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, pixel_digest
-from certmask.defences import MaskedDefence, defence_from
+from certmask.defences import RuledDefence, defence_from
 from certmask.errors import ResultsError
 from certmask.results.file import Row
 from certmask.results.run import Run, read_run
@@ -23,9 +23,9 @@ class CertifiedRun:
     """A results file of a certification, and its defences as they were deployed."""
 
     run: Run
-    defences: tuple[MaskedDefence, ...]
+    defences: tuple[RuledDefence, ...]
 
-    def chosen(self, names: Sequence[str]) -> list[MaskedDefence]:
+    def chosen(self, names: Sequence[str]) -> list[RuledDefence]:
         """The defences of these names, all of them if no name is given."""
         known = [defence.name for defence in self.defences]
         for name in names:
@@ -33,14 +33,14 @@ class CertifiedRun:
                 raise ResultsError(f"expected a rule of the run ({', '.join(known)}), got {name!r}")
         return [defence for defence in self.defences if not names or defence.name in names]
 
-    def attackable(self, defence: MaskedDefence) -> list[Row]:
+    def attackable(self, defence: RuledDefence) -> list[Row]:
         """Rows by image whose certificate holds; for a rule without one, those answered rightly without an alert.
 
         Rows that were made with another batch than the header says (memory ran short) belong to another function.
         """
         return [row for row in self._rows() if _promised(defence, row["defences"][defence.name], row["label"])]
 
-    def uncertified(self, defence: MaskedDefence) -> list[Row]:
+    def uncertified(self, defence: RuledDefence) -> list[Row]:
         """Rows by image that are answered rightly, without an alert, and whose certificate does not hold.
 
         There are none for a rule that certifies nothing.
@@ -54,7 +54,7 @@ class CertifiedRun:
         return sorted(rows, key=lambda row: str(row["image"]))
 
 
-def _promised(defence: MaskedDefence, outcome: Row, label: int) -> bool:
+def _promised(defence: RuledDefence, outcome: Row, label: int) -> bool:
     if defence.rule.guarantee is Guarantee.NONE:
         return _right(outcome, label)
     return bool(outcome["certified"])

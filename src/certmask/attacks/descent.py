@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -56,10 +56,17 @@ class Surrogate:
         self._masks = MaskTable(covers, classifier.size, self.device) if engine is None else engine.forward.masks
         self._shown = self._painted if engine is None else engine.forward.shown
         self._leaking: dict[Cover, IntArray] = {}
+        self._scores: Callable[[Tensor], Tensor] | None = None
         self._shift, self._scale, self._fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
             for colour in (classifier.mean, classifier.std, classifier.mean if fill is None else fill)
         )
+
+    def reading(self, scores: Callable[[Tensor], Tensor]) -> Surrogate:
+        """The same network; its map ``[n, classes, rows, columns]`` is read through ``scores``, ``[n, classes]``."""
+        other = copy.copy(self)
+        other._scores = scores
+        return other
 
     def numbers(self, cover: Cover) -> IntArray:
         """The number that each mask of a cover has here; -1 always stands for "no mask"."""
@@ -81,7 +88,8 @@ class Surrogate:
     def _logits(self, shown: Tensor) -> Tensor:
         normal = ((shown - self._shift) / self._scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            return logits_of(self._network(normal)).float()
+            logits = logits_of(self._network(normal)).float()
+        return logits if self._scores is None else self._scores(logits)
 
     def leaks(self, cover: Cover, corners: IntArray, covered: Bits) -> Bits:
         """Which of the masks ``covered [n, masks]`` let anything of a patch at each corner ``[n, 2]`` through.

@@ -17,11 +17,12 @@ from certmask.attacks.attack import Attacked, Job, defence_judge
 from certmask.attacks.attempts import Attempt, Budget
 from certmask.attacks.descent import Descent, Surrogate
 from certmask.attacks.goals import Juries
-from certmask.attacks.patch_attack import AdaptiveAttack
+from certmask.attacks.patch_attack import AdaptiveAttack, EvidenceAttack, PatchAttack
 from certmask.attacks.pictures import save_picture
 from certmask.certificate import Decision, Guarantee
+from certmask.covers import Cover, minimal_cover
 from certmask.data import pixel_digest
-from certmask.defences import MaskedDefence
+from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
 from certmask.engine import Engine
 from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance
@@ -40,7 +41,7 @@ class Gauntlet:
     """
 
     run: Run
-    defences: Sequence[MaskedDefence]
+    defences: Sequence[RuledDefence]
     attempts: Sequence[Attempt]
     engine: Engine
     surrogate: Surrogate
@@ -53,8 +54,8 @@ class Gauntlet:
     def check_painting(self) -> None:
         """An error if a mask, as the engine paints it, shows something of a patch that it should hide."""
         for defence in self.defences:
-            leaking = self.surrogate.leaking_corners(defence.cover)
-            if len(leaking):
+            leaking = [corner for cover in defence.covers for corner in self.surrogate.leaking_corners(cover)]
+            if leaking:
                 raise BrokenCertificateError(
                     f"expected every mask of {defence.name} to hide what it covers, got one that shows part of a patch "
                     f"at {tuple(leaking[0].tolist())}: a fault in the engine"
@@ -104,27 +105,28 @@ class Gauntlet:
                 listed = list(group)
                 yield from (listed[start : start + size] for start in range(0, len(listed), size))
 
-    def _made(self, group: Sequence[Attempt], defence: MaskedDefence) -> Attacked:
-        attack = AdaptiveAttack(
-            self.surrogate,
-            defence,
-            Descent(steps=self.budget.steps),
-            goals=[attempt.goal for attempt in group],
-            views=self.budget.views,
-            ranks=[attempt.rank for attempt in group],
-            at_once=self.at_once * (self.budget.views if group[0].goal.bare else 1),
-        )
+    def _made(self, group: Sequence[Attempt], defence: RuledDefence) -> Attacked:
         corners = None
         if not group[0].searched:
-            juries = Juries(defence.cover)
+            juries = Juries(defence.cover if isinstance(defence, MaskedDefence) else whole_cover(defence))
             corners = torch.from_numpy(np.stack([attempt.corner(self.budget, juries) for attempt in group]))
         images = torch.stack([self.photos[attempt.image] for attempt in group])
         labels = torch.tensor([attempt.label for attempt in group])
-        job = Job(images, labels, defence.cover.patch, corners)
+        job = Job(images, labels, defence.threat, corners)
         seed = int(self.budget.chance(group[0].key).integers(1 << 31))
-        return attack(job, defence_judge(self.engine, defence), seed=seed)
+        return self._attack(group, defence)(job, defence_judge(self.engine, defence), seed=seed)
 
-    def _check_clean(self, attempts: Sequence[Attempt], defences: Mapping[str, MaskedDefence]) -> None:
+    def _attack(self, group: Sequence[Attempt], defence: RuledDefence) -> PatchAttack:
+        """What is tried against a defence: through its masks, or through the scores of its local evidence."""
+        descent, at_once = Descent(steps=self.budget.steps), self.at_once
+        goals, ranks = [attempt.goal for attempt in group], [attempt.rank for attempt in group]
+        at_once *= self.budget.views if goals[0].bare else 1
+        if isinstance(defence, LocalDefence):
+            return EvidenceAttack(self.surrogate, defence, descent, goals=goals, ranks=ranks, at_once=at_once)
+        views = self.budget.views
+        return AdaptiveAttack(self.surrogate, defence, descent, goals=goals, views=views, ranks=ranks, at_once=at_once)
+
+    def _check_clean(self, attempts: Sequence[Attempt], defences: Mapping[str, RuledDefence]) -> None:
         """Refuse to attack a defence that no longer answers the clean images as the certified one did.
 
         One that the run does not have, with another last resort, was chosen for answering them rightly.
@@ -145,7 +147,7 @@ class Gauntlet:
     def _write(
         self,
         results: ResultsFile,
-        defence: MaskedDefence,
+        defence: RuledDefence,
         attempt: Attempt,
         attacked: Attacked,
         number: int,
@@ -158,7 +160,7 @@ class Gauntlet:
         raw = picture_folder(self.out) / f"{len(results.rows) + 1:05d}.png"
         saved = fell and ((broken and guarantee.proved) or self._saved(results, defence) < self.save)
         if saved:
-            save_picture(picture, (top, left), defence.cover.patch, raw)
+            save_picture(picture, (top, left), defence.threat, raw)
         results.write(
             {
                 **attempt.describe(),
@@ -173,8 +175,13 @@ class Gauntlet:
         )
 
     @staticmethod
-    def _saved(results: ResultsFile, defence: MaskedDefence) -> int:
+    def _saved(results: ResultsFile, defence: RuledDefence) -> int:
         return sum(row["defence"] == defence.name and row.get("picture") is not None for row in results.rows)
+
+
+def whole_cover(defence: LocalDefence) -> Cover:
+    """One mask over the whole picture: where a patch may be, for a defence that has no masks."""
+    return minimal_cover(defence.image, defence.threat, defence.image)
 
 
 def strength(attempts: Run) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from certmask.attacks.levels import levels_of, one_grid_at_a_time, settling_logits
 from certmask.covers import Cover
-from certmask.defences import MaskedDefence
+from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
 
@@ -161,6 +161,9 @@ SETTLE_DUELS = replace(SETTLE, name="settle duels coarsely", pairs=True)
 DOUBT_DUELS = replace(DOUBT_FIRST, name="doubt, then win the duels", pairs=True)
 LAST_RESORT = Goal("win the last resort", turn_all, pairs=True, unmasked=True)
 
+EVIDENCE = Goal("turn the evidence", turn_all, bare=True)
+EVIDENCE_NARROWLY = replace(EVIDENCE, name="turn the evidence narrowly", narrow=True)
+
 EVERY_WAY = (TURN_ALL, WIN_DUELS, TURN_NARROWLY, SPARE_ONE, EXACTLY_K)
 """All goals that look through masks."""
 
@@ -182,8 +185,10 @@ LEVEL_GOALS: dict[str, tuple[Goal, ...]] = {
 """What else there is against a rule that judges by levels: votes pushed across thresholds, in either direction."""
 
 
-def goals_against(defence: MaskedDefence) -> tuple[Goal, ...]:
+def goals_against(defence: RuledDefence) -> tuple[Goal, ...]:
     """The goals for a rule, the most promising first; a rule that nobody thought of is attacked in every way."""
+    if isinstance(defence, LocalDefence):
+        return EVIDENCE, EVIDENCE_NARROWLY
     levelled = LEVEL_GOALS.get(defence.rule.name, ()) if len(defence.cover.levels) > 1 else ()
     return (*GOALS.get(defence.rule.name, EVERY_WAY), *levelled)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, Prey, Surrogate, attempt_losses, descend
 from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Places, Views, bare_views, goals_against, masked_views
 from certmask.attacks.pictures import paste
-from certmask.defences import MaskedDefence
+from certmask.defences import LocalDefence, MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.threat import Patch
@@ -156,6 +157,18 @@ class AdaptiveAttack(PatchAttack):
         """The corners, with what the surrogate sees through the masks that should hide a patch there."""
         leaking = self.surrogate.leaks(self.defence.cover, corners, self._juries.members(corners))
         return Places(self._juries, corners, leaking)
+
+
+class EvidenceAttack(PatchAttack):
+    """Knows a defence on local evidence: it descends through the scores from which the rule takes its answer."""
+
+    def __init__(
+        self, surrogate: Surrogate, defence: LocalDefence, descent: Descent | None = None, **options: Any
+    ) -> None:
+        def scores(maps: Tensor) -> Tensor:
+            return defence.rule.scores(maps.permute(0, 2, 3, 1), defence.fields)
+
+        super().__init__(surrogate.reading(scores), descent, **{"goals": goals_against(defence), **options})
 
 
 def search_corners(

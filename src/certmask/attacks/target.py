@@ -23,9 +23,10 @@ from certmask.certificate import Decision, class_name
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, check_source, in_memory, load_dataset, pixel_digest
 from certmask.data.dataset import evenly_spaced
-from certmask.defences import MaskedDefence, defence_from
+from certmask.defences import RuledDefence, defence_from, engine_covers
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
+from certmask.evidence import LocalClassifier
 from certmask.function import check_function
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
@@ -84,7 +85,7 @@ class Target:
             )
         engine = self._engine(run, chosen)
         photos = self._photos(run, engine.classifier, {row["image"] for some in rows.values() for row in some})
-        defences: list[MaskedDefence] = []
+        defences: list[RuledDefence] = []
         attempts: list[Attempt] = []
         for defence, some in rows.items():
             twins = with_each_resort(defence)
@@ -97,7 +98,7 @@ class Target:
     def _ready(
         self,
         run: Run,
-        defences: Sequence[MaskedDefence],
+        defences: Sequence[RuledDefence],
         attempts: Sequence[Attempt],
         engine: Engine,
         photos: dict[str, Tensor],
@@ -122,7 +123,7 @@ class Target:
             defence = defence_from(attempts.defences[row["defence"]])
         engine = self._engine(run, [defence])
         clean = self._photos(run, engine.classifier, {row["image"]})[row["image"]]
-        job = Job(clean[None], torch.tensor([row["label"]]), defence.cover.patch)
+        job = Job(clean[None], torch.tensor([row["label"]]), defence.threat)
         pictures, _ = rechecked(job, picture[None], torch.tensor([row["corner"]]))
         (decision,) = defence_judge(engine, defence)(pictures)
         return Replay(run, engine, defence, number, row, decision)
@@ -158,11 +159,11 @@ class Target:
             raise AttackError(f"expected --model FILE for a run of {name}, which is no name of a model, got none")
         return name
 
-    def _engine(self, run: Run, defences: Sequence[MaskedDefence]) -> Engine:
+    def _engine(self, run: Run, defences: Sequence[RuledDefence]) -> Engine:
         """The function that was certified, with the precision, batch, backend and views that the results file names."""
         classifier = self._classifier(run)
         check_weights(run, classifier)
-        engine = Engine(classifier, [defence.cover for defence in defences], fill=tuple(run.model["fill"]))
+        engine = Engine(classifier, engine_covers(defences), fill=tuple(run.model["fill"]))
         for note in check_function(run.header, engine, [defence.rule for defence in defences], str(run.path)):
             warnings.warn(note, stacklevel=2)
         return engine
@@ -172,11 +173,12 @@ class Target:
         if isinstance(self.model, Classifier):
             return self.model
         options = {key: run.model[key] for key in ("precision", "batch", "compiled", "backend")}
-        options["views"] = run.model.get("views", PLAIN)
+        options["views"], local = run.model.get("views", PLAIN), "cells" in run.model
         if self.model is None or isinstance(self.model, str):
-            return load_classifier(self.model_name(run), self.weights, device=self.device, **options)
+            return load_classifier(self.model_name(run), self.weights, device=self.device, local=local, **options)
         size, mean, std = (tuple(run.model[key]) for key in ("size", "mean", "std"))
-        return Classifier(self.model, size, mean=mean, std=std, device=self.device, name=run.model["name"], **options)
+        options |= {"mean": mean, "std": std, "device": self.device, "name": run.model["name"]}
+        return LocalClassifier(self.model, size, **options) if local else Classifier(self.model, size, **options)
 
     def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
         framing = Framing.described(run.data)
@@ -199,7 +201,7 @@ class Replay:
 
     run: Run
     engine: Engine
-    defence: MaskedDefence
+    defence: RuledDefence
     number: int
     row: Row
     decision: Decision

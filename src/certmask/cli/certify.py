@@ -60,7 +60,7 @@ def certify(
     fold: FoldOption = None,
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
-    threshold: ThresholdOption = 0.5,
+    threshold: ThresholdOption = None,
     band: BandOption = None,
     stride: StrideOption = None,
     theta: ThetaOption = None,
@@ -115,12 +115,12 @@ def certify(
         engine = Engine(classifier, covers)
         before, done = recorded(out)
         lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
-    defences = choices.defences(covers, lead)
+    defences = choices.defences(covers, lead, classifier)
     seen = f", mean of {' and '.join(classifier.views)}" if classifier.cost > 1 else ""
     screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}{seen}; {counted(len(dataset))}")
     for one in defences:
         if one.guarantee is not Guarantee.NONE:
-            screen.print(f"  {one.name}: {one.cover}")
+            screen.print(f"  {one.name}: {one.looks}")
     if done:
         screen.print(f"{out} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
@@ -133,7 +133,7 @@ def certify(
     for one in defences:
         screen.print(f"  {one.name}: {one.guarantee.sentence}")
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
-    told = ", ".join(f"{own:.3g}" for own in sorted({one.rule.margin for one in defences if one.covers}))
+    told = ", ".join(f"{own:.3g}" for own in sorted({one.rule.margin for one in defences}))
     screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)
     _tell_silence(found)
 

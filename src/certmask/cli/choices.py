@@ -29,9 +29,11 @@ from certmask.covers import Cover, default_cover
 from certmask.covers.bands import BAND_TILINGS
 from certmask.covers.default import Wishes, suited_cover
 from certmask.data import Dataset, load_dataset
-from certmask.defences import MaskedDefence
+from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
 from certmask.deployed.tokens import on_tokens
 from certmask.errors import UsageError, any_of
+from certmask.evidence import EvidenceRule, LocalClassifier
+from certmask.evidence.registry import is_local, listed_local
 from certmask.rules import MinorityReports, Rule
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_named, listed
 from certmask.threat import Size
@@ -44,6 +46,9 @@ COPIES = 8
 
 OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 """Options that only rules of several levels take."""
+
+OF_MASKS = ("mask", "tiling", "fold", "last_resort", "defence", *OF_LEVELS, "band", "stride", "theta")
+"""Options that only rules on masked views take."""
 
 OF_BANDS = ("band", "stride", "theta")
 """Options that only rules of bands take."""
@@ -69,7 +74,7 @@ class Choices:
     last_resort: str | None = None
     pairs: str = DEFAULT_PAIRS
     aggregate: str = "mean-probability"
-    threshold: float = 0.5
+    threshold: float | None = None
     margin: str = "auto"
     device: str = "auto"
     precision: str = "auto"
@@ -101,20 +106,41 @@ class Choices:
             raise UsageError(f"expected each rule once, got {', '.join(self.rules)}")
         margin = self.fixed_margin() or Margin()
         with asked_rightly():
-            rules = [self._rule(name, margin) for name in self.rules]
+            rules = self._local_rules(margin) if self.local else [self._rule(name, margin) for name in self.rules]
         self._check_company(rules)
         device = pick_device(self.device)
         check_engine_room(pick_backend(self.backend, device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
         pick_views(self.views)
         covers = self.covers()
-        with asked_rightly():
-            defences = self.defences(covers, margin)
-        for defence in defences:
-            check_margin(defence.rule)
+        if not self.local:
+            with asked_rightly():
+                defences = self.defences(covers, margin)
+            for defence in defences:
+                check_margin(defence.rule)
 
-    def _check_company(self, rules: Sequence[Rule]) -> None:
+    @property
+    def local(self) -> bool:
+        """Whether rules on local evidence were chosen, which look at a picture once, without masks."""
+        return any(map(is_local, self.rules))
+
+    def _check_local(self) -> None:
+        """An error for anything beside rules on local evidence that has to do with masks."""
+        masked = [name for name in self.rules if not is_local(name) and name != "undefended"]
+        if masked:
+            raise UsageError(f"expected rules on local evidence alone, or undefended beside them, got {masked[0]}")
+        given = [name for name in OF_MASKS if getattr(self, name)]
+        if given:
+            option = given[0].replace("_", "-")
+            raise UsageError(f"expected no masks beside rules on local evidence, got --{option}")
+        if self.views != "plain":
+            raise UsageError(f"expected plain views with rules on local evidence, got {self.views}")
+
+    def _check_company(self, rules: Sequence[Rule | EvidenceRule]) -> None:
         """An error for options that no rule takes, or that exclude one another."""
+        if self.local:
+            self._check_local()
+            return
         single = [name for name in ("mask", "fold", "tiling") if getattr(self, name) is not None]
         several = [name for name in OF_LEVELS if getattr(self, name)]
         masked = [name for name in self.rules if name != "undefended"]
@@ -154,10 +180,16 @@ class Choices:
             batch=self.batch,
             backend=pick_backend(self.backend, device),
             views=pick_views(self.views),
+            local=self.local,
         )
 
     def covers(self, grid: int = 1) -> list[Cover]:
-        """One cover per chosen rule, and that of the file; masks of levels lie on tokens of side ``grid``."""
+        """One cover per chosen rule, and that of the file; masks of levels lie on tokens of side ``grid``.
+
+        None for rules on local evidence.
+        """
+        if self.local:
+            return []
         with asked_rightly():
             covers = [self._cover(rule, grid) for rule in self.rules]
         return covers if self.tuned is None else [*covers, self.tuned.cover]
@@ -191,18 +223,36 @@ class Choices:
         """Whether a rule looks through masks of several levels."""
         return listed(rule).suits == "zoom" or self.tiling == "zoom"
 
-    def defences(self, covers: Sequence[Cover], margin: Margin) -> list[MaskedDefence]:
-        """One defence per chosen rule, named after the rule, and that of the file."""
+    def defences(
+        self, covers: Sequence[Cover], margin: Margin, classifier: Classifier | None = None
+    ) -> list[RuledDefence]:
+        """One defence per chosen rule, named after the rule, and that of the file.
+
+        Rules on local evidence are for the cells of the ``classifier``.
+        """
         from certmask.tuning import load_defence
 
+        if isinstance(classifier, LocalClassifier):
+            rules = self._local_rules(margin)
+            return [LocalDefence(rule, classifier.fields, name) for name, rule in zip(self.rules, rules, strict=True)]
         named = zip(self.rules, covers, strict=False)
-        made = [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
+        made: list[RuledDefence] = [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
         return made if self.defence is None else [*made, load_defence(self.defence, margin)]
+
+    def _local_rules(self, margin: Margin) -> list[EvidenceRule]:
+        self._check_local()
+        patch = make_patch(self.patch, self.card.size)
+        wishes = {} if self.threshold is None else {"threshold": self.threshold}
+        rows = map(listed_local, self.rules)
+        sure = ((row, None if row.rule.guarantee is Guarantee.NONE else margin.evidence) for row in rows)
+        return [row.made(patch, own, **wishes) for row, own in sure]
 
     def _rule(self, name: str, margin: Margin) -> Rule:
         row = listed(name)
         sure = None if row.rule.guarantee is Guarantee.NONE else margin
-        wishes: dict[str, Any] = {"pairs": self.pairs, "threshold": self.threshold, "theta": self.theta}
+        wishes: dict[str, Any] = {"pairs": self.pairs, "theta": self.theta}
+        if self.threshold is not None:
+            wishes["threshold"] = self.threshold
         wishes["aggregate"] = aggregate_named(self.aggregate)
         if self.last_resort is not None:
             wishes["last_resort"] = self.last_resort
@@ -217,7 +267,7 @@ class Choices:
         if self.margin == "auto":
             return None
         try:
-            return Margin(float(self.margin), float(self.margin))
+            return Margin.of(float(self.margin))
         except ValueError:
             raise UsageError(f"expected margin to be a number or auto, got {self.margin!r}") from None
 
@@ -227,7 +277,7 @@ def photos_for(model: str, source: str) -> Dataset:
     return load_dataset(source, name_aliases(readable_names(card_of(model).classes)), framing_of(model))
 
 
-def check_margin(rule: Rule) -> None:
+def check_margin(rule: Rule | EvidenceRule) -> None:
     """An error if no lead can exceed a rule's margin."""
     most = -math.log(UNIT) if rule.unit == "logarithm" else 1.0
     if isinstance(rule, MinorityReports):

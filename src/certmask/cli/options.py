@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from certmask.backends import BACKENDS, PRECISIONS, backends_help
+from certmask.evidence.registry import LOCAL_REGISTER
 from certmask.rules.registry import REGISTER
 from certmask.views import VIEWS
 
@@ -18,7 +19,7 @@ def _offered(*words: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-RULES = _offered(*(row.option for row in REGISTER))
+RULES = _offered(*(row.option for row in (*REGISTER, *LOCAL_REGISTER)))
 
 ImageOption = Annotated[
     str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
@@ -109,7 +110,7 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help=f"{', '.join(row.option for row in REGISTER)}; repeatable; default: undefended and zoom.",
+        help=f"{', '.join(row.option for row in (*REGISTER, *LOCAL_REGISTER))}; repeatable; default: undefended, zoom.",
         autocompletion=RULES,
     ),
 ]
@@ -128,7 +129,8 @@ AggregateOption = Annotated[
     ),
 ]
 ThresholdOption = Annotated[
-    float, typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert.")
+    float | None,
+    typer.Option("--threshold", help="Confidence of minority-reports and hicert (0.5); share of patchguard (0)."),
 ]
 BandOption = Annotated[
     int | None, typer.Option("--band", min=1, help="Width of what smoothing leaves of the picture; default: a 12th.")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from certmask.cli.choices import Choices
-    from certmask.defences import Explanation, MaskedDefence
+    from certmask.defences import Explanation, RuledDefence
 
 
 def predict(
@@ -70,7 +70,7 @@ def predict(
     fold: FoldOption = None,
     pairs: PairsOption = DEFAULT_PAIRS,
     aggregate: AggregateOption = "mean-probability",
-    threshold: ThresholdOption = 0.5,
+    threshold: ThresholdOption = None,
     band: BandOption = None,
     stride: StrideOption = None,
     theta: ThetaOption = None,
@@ -101,6 +101,8 @@ def predict(
         stride, theta,
     )  # fmt: skip
     choices.check()
+    if draw and choices.local:
+        raise UsageError("expected a rule that looks through masks to draw, got one on local evidence")
     check_picture(draw)
     inputs, failed = _read(photos, choices)
     found = _explained(inputs, choices) if inputs else {}
@@ -125,7 +127,7 @@ class Found:
     """What a defence says about one photo, and what the model calls its classes."""
 
     explanation: Explanation
-    defence: MaskedDefence
+    defence: RuledDefence
     names: Sequence[str]
 
     @property
@@ -152,7 +154,7 @@ class Found:
             f"rows {top}–{bottom - 1}, columns {left}–{right - 1}" for top, bottom, left, right in one.weakest.places
         )
         holds = "weakest" if one.certificate.holds else "not proved"
-        level, levels = one.weakest.level + 1, len(self.defence.cover.levels)
+        level, levels = one.weakest.level + 1, max(len(cover.levels) for cover in self.defence.covers)
         at = f", settled at level {level} of {levels}" if levels > 1 else ""
         return [*told, f"{holds} with the patch's corner in {places}: a lead of {one.weakest.lead:.2g}{at}"]
 
@@ -187,7 +189,8 @@ def _explained(inputs: Mapping[int, Image.Image], choices: Choices) -> dict[int,
         covers = choices.covers(classifier.grid)
         engine = Engine(classifier, covers)
         tensors = [to_tensor(image) for image in inputs.values()]
-        (defence,) = choices.defences(covers, measured_margin(engine, tensors[:8]) if fixed is None else fixed)
+        margin = measured_margin(engine, tensors[:8]) if fixed is None else fixed
+        (defence,) = choices.defences(covers, margin, classifier)
         explanations = explain(engine, tensors, defence)
     return {n: Found(one, defence, classifier.class_names) for n, one in zip(inputs, explanations, strict=True)}
 
@@ -210,7 +213,7 @@ def _record(photo: Path, found: Found) -> dict[str, Any]:
         "weakest": one.weakest and one.weakest.describe(),
         "why": one.why(found.names),
         "passes": one.passes,
-        "cover": str(found.defence.cover),
+        "cover": found.defence.looks,
         "rule": found.defence.name,
     }
 
@@ -229,7 +232,7 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
             out.print(line, soft_wrap=True)
     for defence in {found.defence.name: found.defence for _, found in answers}.values():
         if defence.guarantee is not Guarantee.NONE:
-            out.print(f"by {defence.name}: {defence.cover}", soft_wrap=True)
+            out.print(f"by {defence.name}: {defence.looks}", soft_wrap=True)
 
 
 def _draw(found: Found, image: Image.Image, path: Path) -> None:
@@ -239,6 +242,7 @@ def _draw(found: Found, image: Image.Image, path: Path) -> None:
     one = found.explanation
     title = f"{found.name}{' — ALERT' if one.alert else ''}\n{one.certificate.sentence}"
     rule, holds = found.defence.rule, one.certificate.holds
-    shown = Map(found.defence.cover, one.places, one.label, rule.unit, holds, one.weakest)
+    (cover,) = found.defence.covers
+    shown = Map(cover, one.places, one.label, rule.unit, holds, one.weakest)
     draw_map(image, shown, found.names, title, path)
     err.print(f"drawn in {path}", markup=False, soft_wrap=True)

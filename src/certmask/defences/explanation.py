@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from certmask.certificate import BASES, NO_CLASS, Certificate, Place, Weakest, class_name
 from certmask.defences.masked import MaskedDefence
 from certmask.defences.protocol import asked_marks, noted
+from certmask.defences.rebuilt import RuledDefence
 from certmask.engine import Engine
 from certmask.engine.premises import check_company, check_unchanged
 from certmask.passes import Ask
@@ -30,7 +32,8 @@ class Explanation:
     single mask, no class where it was not asked. ``places`` has what is claimed at every place where the patch may be,
     how sure that is and which level settled it, ``hypotheses`` the masks that may speak for it; ``duels`` counts the
     two-mask passes that were asked for to decide between them. ``certificate`` is about the answer, should the picture
-    be clean, and ``weakest`` is where its proof is weakest, or where it failed.
+    be clean, and ``weakest`` is where its proof is weakest, or where it failed. A defence without masks has no
+    ``votes``, ``places`` or ``hypotheses``.
     """
 
     label: int
@@ -51,6 +54,8 @@ class Explanation:
 
     def why(self, names: Sequence[str] | None = None) -> str:
         """The reason in one sentence."""
+        if not self.places:
+            return "one look at the picture, piece by piece"
         counts = Counter(self.claims).most_common()
         said = [f"{n} {'claims' if n == 1 else 'claim'} {class_name(c, names or ())}" for c, n in counts]
         parts = [f"of {len(self.places)} places {', '.join(said)}"]
@@ -67,28 +72,28 @@ class Explanation:
         return "; ".join(parts)
 
 
-def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) -> list[Explanation]:
+def explain(engine: Engine, images: Iterable[Tensor], defence: RuledDefence) -> list[Explanation]:
     """Why a defence answers as it does, picture by picture, clean or attacked."""
 
     def program(_: list[int], store: VoteStore) -> Asking[list[Explanation]]:
-        votes, asked = engine.votes(defence.cover, store), list[Ask]()
+        asked = list[Ask]()
         decisions = yield from noted(defence.deciding(engine, store), asked)
         labels = np.array([decision.label for decision in decisions])
         marks = asked_marks(store, asked)
         cost = engine.classifier.cost
         passes, duels = cost * marks.sum(axis=1), cost * (marks & (store.passes.sizes > 1)).sum(axis=1)
         proofs = yield from defence.proving(engine, store, np.maximum(labels, 0))  # where all is silent, none holds
-        places = yield from defence.rule.places(votes)
-        cast, function = _single_votes(votes), engine.describe()
+        seen = [Seen()] * len(labels)
+        if isinstance(defence, MaskedDefence):
+            seen = yield from _seen(engine.votes(defence.cover, store), defence)
+        function = engine.describe()
         return [
             Explanation(
                 decision.label,
                 decision.alert,
                 int(passes[n]),
                 defence.certificate(decision.label, bool(proofs.holds[n]), function),
-                cast[n],
-                tuple(defence.rule.hypotheses(defence.cover)),
-                places[n],
+                *seen[n],
                 int(duels[n]),
                 decision.basis,
                 proofs.weakest[n],
@@ -99,8 +104,22 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: MaskedDefence) ->
     pictures = list(images)
     check_company(engine, pictures[:2])
     findings = sorted(engine.run(pictures, program), key=lambda finding: finding.number)
-    check_unchanged(engine, Margin(defence.rule.margin, defence.rule.margin))
+    check_unchanged(engine, Margin.of(defence.rule.margin))
     return [finding.value for finding in findings]
+
+
+class Seen(NamedTuple):
+    """What a defence saw through its masks: the votes of single ones, who may speak for each place, what is claimed."""
+
+    votes: tuple[Vote, ...] = ()
+    hypotheses: tuple[tuple[int, ...], ...] = ()
+    places: tuple[Place, ...] = ()
+
+
+def _seen(votes: Votes, defence: MaskedDefence) -> Asking[list[Seen]]:
+    places = yield from defence.rule.places(votes)
+    hypotheses = tuple(defence.rule.hypotheses(defence.cover))
+    return [Seen(cast, hypotheses, own) for cast, own in zip(_single_votes(votes), places, strict=True)]
 
 
 def _single_votes(votes: Votes) -> list[tuple[Vote, ...]]:

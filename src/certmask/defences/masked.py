@@ -53,6 +53,10 @@ class MaskedDefence(AnyDefence):
         return (self.cover,)
 
     @property
+    def looks(self) -> str:
+        return str(self.cover)
+
+    @property
     def most_passes(self) -> int:
         return 1 + len(self.cover) + self.rule.most_pairs(self.cover)
 
@@ -69,7 +73,7 @@ class MaskedDefence(AnyDefence):
         return {"rule": self.rule.describe(), "cover": self.cover.describe()}
 
 
-def defence_from(description: dict[str, Any]) -> MaskedDefence:
+def masked_defence_from(description: dict[str, Any]) -> MaskedDefence:
     """The defence that ``MaskedDefence.describe`` described; an error if it cannot be rebuilt to the last mask."""
     name = description.get("name", "")
     try:

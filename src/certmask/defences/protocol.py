@@ -50,6 +50,11 @@ class AnyDefence(ABC):
         return ()
 
     @property
+    @abstractmethod
+    def looks(self) -> str:
+        """How it looks at a picture, in words."""
+
+    @property
     def most_passes(self) -> int:
         """The most passes that one picture can take, to answer and to prove."""
         return 1

@@ -141,7 +141,7 @@ def _named(rules: Sequence[Rule | str] | Rule | str) -> dict[str, Rule | str]:
 def _given(margin: Any) -> Margin:
     if isinstance(margin, bool) or not isinstance(margin, (int, float)):
         raise CertmaskError(f"expected a margin as a number or 'auto', got {margin!r}")
-    return Margin(margin, margin)
+    return Margin.of(margin)
 
 
 def _rule(rule: Rule | str, margin: Margin) -> Rule:

@@ -56,7 +56,7 @@ class KeptVotes:
         None once the batch was halved for want of memory: then the function is another one.
         """
         if self.engine.batch != self._batch:
-            return np.empty(0, dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
+            return np.empty(0, dtype=np.int64), torch.empty(0, self.engine.classifier.width)
         footprints, sets, probabilities = self._read(number)
         known = _renumbered(sets, self.engine.forward.masks.numbers(footprints))
         few = (sets != NONE).sum(axis=1) <= self.engine.forward.together
@@ -96,7 +96,7 @@ class KeptVotes:
         """Footprints of masks, sets ``[n, width]`` of their numbers, probabilities; all empty where nothing is kept."""
         path = self.path(number)
         if not path.exists():
-            return [], np.empty((0, 1), dtype=np.int64), torch.empty(0, self.engine.classifier.classes)
+            return [], np.empty((0, 1), dtype=np.int64), torch.empty(0, self.engine.classifier.width)
         try:
             with safe_open(path, framework="pt") as file:
                 about = file.metadata()

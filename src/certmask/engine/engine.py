@@ -24,7 +24,7 @@ from certmask.errors import CertmaskError, ChangedModelError, CoverError
 from certmask.geometry import IntArray
 from certmask.passes import Ask, Ballot, Passes
 from certmask.rules.rule import Asking
-from certmask.votes import Votes, VoteStore
+from certmask.votes import Votes, VoteStore, head_of
 
 T = TypeVar("T")
 COHORT = {"cuda": 128, "cpu": 1}
@@ -192,7 +192,7 @@ class Engine:
     def _cohort_size(self, most_passes: int | None) -> int:
         """As many images as may be in a cohort, fewer where their votes would not fit into memory."""
         passes = 8 * (len(self.forward.masks) + 1) if most_passes is None else max(most_passes, 1)
-        return max(min(self.cohort, self.memory // (passes * self.classifier.classes * 4)), 1)
+        return max(min(self.cohort, self.memory // (passes * self.classifier.width * 4)), 1)
 
     def _run(
         self, images: Iterable[Tensor], program: Program[T], archive: Archive | None, size: int
@@ -256,7 +256,7 @@ class Engine:
                 f"picture that changed by {change:.2g}"
             )
         for cohort in cohorts:
-            cohort.store = VoteStore(len(cohort.numbers), self.passes, self.classifier.classes, self.classifier.device)
+            cohort.store = VoteStore(len(cohort.numbers), self.passes, self.classifier.width, self.classifier.device)
             cohort.asking, cohort.pending = program(cohort.numbers, cohort.store), Ask.nothing()
         return list(cohorts)
 
@@ -268,12 +268,13 @@ class Engine:
         self, admitted: Sequence[tuple[int, Tensor]], program: Program[T], archive: Archive | None
     ) -> _Cohort[T]:
         slots = np.array([self._free.pop() for _ in admitted])
-        store = VoteStore(len(admitted), self.passes, self.classifier.classes, self.classifier.device)
+        store = VoteStore(len(admitted), self.passes, self.classifier.width, self.classifier.device)
         self.forward.put(slots, [image for _, image in admitted])
         for place, (number, _) in enumerate(admitted):
             if archive is not None:
                 passes, probabilities = archive.recall(number, self.passes)
-                store.add(Ask(np.full(len(passes), place), passes), probabilities.to(self.classifier.device))
+                heads = head_of(self.classifier.summary(probabilities))
+                store.add(Ask(np.full(len(passes), place), passes), probabilities.to(self.classifier.device), heads)
         numbers = [number for number, _ in admitted]
         made = np.zeros(len(admitted), dtype=np.int64)
         return _Cohort(numbers, slots, store, program(numbers, store), Ask.nothing(), made)
@@ -282,7 +283,7 @@ class Engine:
         """Admit another cohort while there is too little to compute and the votes in work fit into memory."""
         pending = self._pending(cohorts)
         votes = pending + sum(cohort.store.count for cohort in cohorts)
-        fits = votes * self.classifier.classes * 4 < self.memory
+        fits = votes * self.classifier.width * 4 < self.memory
         return not cohorts or (pending < (self._ahead + 1) * self.forward.room and fits)
 
     def _advance(self, cohort: _Cohort[T], cohorts: list[_Cohort[T]], archive: Archive | None) -> Iterator[Finding[T]]:

@@ -37,7 +37,7 @@ class Fingerprint:
     def changes(self, other: Fingerprint) -> Margin:
         """The most by which a lead differs between the two; infinite where they have other classes."""
         if self.votes.shape != other.votes.shape:
-            return Margin(float("inf"), float("inf"))
+            return Margin(float("inf"), float("inf"), float("inf"))
         return lead_changes(self.votes, other.votes)
 
     def describe(self) -> dict[str, Any]:

@@ -137,11 +137,12 @@ class Forward:
         slots = self.slots + np.array([0, 0, 1, 1])
         sets = np.array([[NONE], [self.masks.probe], [NONE], [self.masks.probe]])
         parts = np.split(np.arange(len(slots)), range(self.room, len(slots), self.room))
-        return Fingerprint(torch.cat([self._filled(slots[n], sets[n])[0][: len(n)].cpu() for n in parts]))
+        told = [self.classifier.summary(self._filled(slots[n], sets[n])[0][: len(n)]) for n in parts]
+        return Fingerprint(torch.cat(told).cpu())
 
     @torch.inference_mode()
     def __call__(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
-        """Votes ``[batch, classes]`` and heads of the images in ``slots [n]`` under ``sets [n, masks]``.
+        """Votes ``[batch, width]`` and heads of the images in ``slots [n]`` under ``sets [n, masks]``.
 
         What follows the first ``n`` is about the canary. The heads are on the host, or on their way there until the
         device has done what it was given so far.
@@ -179,8 +180,8 @@ class Forward:
 
         Where the network gives no numbers (a patch may bring that about) the vote is silent.
         """
-        outputs = as_votes(self.classifier.probabilities(self._hide(images[slots], rows, columns)))
-        return outputs, head_of(outputs)
+        outputs = as_votes(self.classifier.numbers(self._hide(images[slots], rows, columns)))
+        return outputs, head_of(self.classifier.summary(outputs))
 
     def shown(self, images: Tensor, sets: Tensor) -> Tensor:
         """What the network is shown of each image ``[n, 3, H, W]`` under its set of masks ``[n, masks]``."""

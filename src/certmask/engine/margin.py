@@ -10,6 +10,7 @@ from torch import Tensor
 
 from certmask.engine import Engine
 from certmask.engine.forward import Forward
+from certmask.passes import NONE
 from certmask.votes import Margin, lead_changes
 
 
@@ -29,7 +30,7 @@ def _measured(forward: Forward, images: Sequence[Tensor], seed: int) -> Margin:
     images = images[: forward.slots]
     forward.put(np.arange(len(images)), images)
     slots = chosen.integers(0, len(images), forward.batch)
-    pairs = chosen.integers(0, len(forward.masks), (forward.batch, 2))
+    pairs = chosen.integers(0 if len(forward.masks) else NONE, len(forward.masks), (forward.batch, 2))
     shipped, _ = forward(slots, pairs)
     order = chosen.permutation(forward.batch)
     moved, _ = forward(slots[order], pairs[order])
@@ -37,5 +38,12 @@ def _measured(forward: Forward, images: Sequence[Tensor], seed: int) -> Margin:
     half = max(forward.batch // 2, 1)
     parts = [slice(start, start + half) for start in range(0, forward.batch - half + 1, half)]
     others = torch.cat([forward.unpadded(slots[part], pairs[part])[0] for part in parts])
-    changes = lead_changes(shipped, moved[back]), lead_changes(shipped[: len(others)], others)
+    changes = _changes(forward, shipped, moved[back]), _changes(forward, shipped[: len(others)], others)
     return Margin(*map(max, *changes))
+
+
+def _changes(forward: Forward, numbers: Tensor, others: Tensor) -> Margin:
+    """The most by which any lead changes if these numbers of passes become those."""
+    classifier = forward.classifier
+    found = lead_changes(classifier.summary(numbers), classifier.summary(others))
+    return found._replace(evidence=classifier.moved(numbers, others))

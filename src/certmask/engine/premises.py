@@ -30,12 +30,13 @@ def check_company(engine: Engine, images: Sequence[Tensor]) -> None:
         for image in range(len(images)):
             slots = np.full(engine.batch, image)
             sets = chance.integers(NONE, len(forward.masks), (engine.batch, 2))
-            own, _ = forward.unpadded(slots, sets)
+            own = engine.classifier.summary(forward.unpadded(slots, sets)[0])
             for stranger in (forward.slots, forward.slots + 1):
                 away = chance.random(engine.batch) < 0.5
                 mixed = np.where(away, stranger, slots), np.where(away[:, None], NONE, sets)
                 stayed = torch.from_numpy(~away).to(own.device)
-                change = lead_changes(own[stayed], forward.unpadded(*mixed)[0][stayed]).probability
+                told = engine.classifier.summary(forward.unpadded(*mixed)[0])
+                change = lead_changes(own[stayed], told[stayed]).probability
                 if not change <= 2 * forward.tolerance:
                     raise swayed_by_company(f"a lead that changed by {change:.2g} among strangers")
     engine.tried.add(engine.batch)
@@ -48,7 +49,7 @@ def check_unchanged(engine: Engine, margin: Margin) -> None:
     """
     classifier = engine.classifier
     rounding = 2 * rounding_of(classifier.precision)
-    allowed = Margin(min(margin.probability, rounding), margin.logarithm)
+    allowed = Margin(min(margin.probability, margin.evidence, rounding), margin.logarithm)
     if classifier.company:
         allowed = Margin(rounding, inf)
     changed = engine.forward.fingerprint().changes(engine.fingerprint())

@@ -59,6 +59,13 @@ class Field:
         """How many pixels the picture has along this axis."""
         return int(self.sees.shape[1])
 
+    def describe(self) -> dict[str, Any]:
+        """As results files record it: the pixels that each cell sees, as runs."""
+        edges = np.diff(np.pad(self.sees, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+        runs = [np.stack([np.flatnonzero(e == 1), np.flatnonzero(e == -1)], axis=1).tolist() for e in edges]
+        told = {"size": self.size, "stride": self.stride, "start": self.start, "wraps": self.wraps}
+        return {**told, "extent": self.extent, "sees": runs}
+
     def slid(self, kernel: int, stride: int, padding: int, dilation: int, cells: int) -> Field:
         """The field of cells that look at ``kernel`` of these cells each, of which ``padding`` lie before the first."""
         seen = stride * np.arange(cells)[:, None] - padding + dilation * np.arange(kernel)
@@ -77,6 +84,15 @@ class Field:
         start = min(self.start, other.start)
         end = max(self.start + self.size, other.start + other.size)
         return Field(end - start, self.stride, start, self.sees | other.sees)
+
+
+def field_from(described: Mapping[str, Any]) -> Field:
+    """The field that ``Field.describe`` described."""
+    sees = np.zeros((len(described["sees"]), described["extent"]), dtype=bool)
+    for cell, runs in zip(sees, described["sees"], strict=True):
+        for low, high in runs:
+            cell[low:high] = True
+    return Field(described["size"], described["stride"], described["start"], sees, described["wraps"])
 
 
 def band_fields(image: Size, width: int, stride: int = 1) -> tuple[Field, Field]:

@@ -24,6 +24,7 @@ class EvidenceRule(ABC):
 
     name: ClassVar[str]
     guarantee: ClassVar[Guarantee] = Guarantee.RECOVERY
+    unit: ClassVar[str] = "evidence"
 
     def __init__(self, patch: Patch | Size | int, margin: float = 0.0) -> None:
         self.patch = checked_patch(patch)

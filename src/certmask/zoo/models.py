@@ -16,6 +16,7 @@ from certmask.data import Framing
 from certmask.data.imagenet import imagenet_names
 from certmask.data.labels import IMAGENET_CLASSES
 from certmask.errors import ClassifierError, first_line
+from certmask.evidence import LocalClassifier
 from certmask.views import PLAIN
 from certmask.zoo.card import Card, load_checkpoint, read_card
 from certmask.zoo.checkpoint import StateDict, checkpoints_below, given_checkpoints, load_weights, read_state_dict
@@ -37,13 +38,16 @@ def load_classifier(
     compiled: bool | None = None,
     backend: str = "torch",
     views: Sequence[str] = PLAIN,
+    local: bool = False,
 ) -> Classifier:
     """A ready classifier: ``efficientnet-lite0`` or a shipped one by name, a checkpoint with a card, or a timm name.
 
-    A timm model takes local ``weights``, else it is pretrained through timm, which downloads it once.
+    A timm model takes local ``weights``, else it is pretrained through timm, which downloads it once. With ``local``
+    it gives local evidence, for networks with a small receptive field.
     """
     model, card = load_with_card(name, weights)
-    return Classifier(
+    kind = LocalClassifier if local else Classifier
+    return kind(
         model,
         card.size,
         mean=card.mean,

@@ -1,0 +1,95 @@
+"""A classifier whose network sees the picture piece by piece: one pass gives local logits, cell by cell of its map."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from certmask.classifier import Classifier, architecture_digest, weights_digest
+from certmask.errors import ClassifierError
+from certmask.evidence.field import Field, receptive_field
+from certmask.evidence.maps import LARGEST
+from certmask.threat import Size, checked_size
+from certmask.views import PLAIN, checked_views
+
+
+class LocalLogits(nn.Module):
+    """The map of a network, ``[n, classes, rows, columns]``: what its method ``local`` gives, or the network itself."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        look: Callable[[Tensor], Tensor] = getattr(self.network, "local", self.network)
+        return look(images)
+
+
+class LocalClassifier(Classifier):
+    """Maps images to the local logits of a network, flattened ``[n, rows · columns · classes]``, within ±4096.
+
+    No cell's logits depend on a pixel outside its field, computed from the network's layers; where they are no numbers
+    they say the least about every class. As a plain classifier it gives the softmax of their mean.
+
+    model: a network with a method ``local``, such as BagNet, or one that gives maps ``[n, classes, rows, columns]``
+    size: height and width of the input, or one number for a square
+    Everything else goes to ``Classifier``.
+    """
+
+    def __init__(self, model: nn.Module | Callable[[Tensor], Tensor], size: Size | int = 224, **options: Any) -> None:
+        if not isinstance(model, nn.Module):
+            raise ClassifierError(f"expected a network whose receptive field can be computed, got {model!r}")
+        if checked_views(options.get("views", PLAIN)) != PLAIN:
+            raise ClassifierError(f"expected one plain view with local evidence, got {', '.join(options['views'])}")
+        network = LocalLogits(model)
+        self.fields: tuple[Field, Field] = receptive_field(copy.deepcopy(network).eval(), checked_size(size, "image"))
+        super().__init__(network, size, **{"name": type(model).__name__, **options})
+        self.weights, self.architecture = weights_digest(model), architecture_digest(model)
+
+    @property
+    def cells(self) -> Size:
+        """Rows and columns of the map."""
+        return self.fields[0].cells, self.fields[1].cells
+
+    @property
+    def width(self) -> int:
+        return self.cells[0] * self.cells[1] * self.classes
+
+    @torch.inference_mode()
+    def _count_classes(self) -> int:
+        """From a batch of black pictures."""
+        maps = self.logits(torch.zeros(self.batch, 3, *self.size, device=self.device))
+        if maps.ndim != 4 or maps.shape[0] != self.batch or maps.shape[1] < 2 or tuple(maps.shape[2:]) != self.cells:
+            raise ClassifierError(
+                f"expected a map of shape [{self.batch}, classes, {self.cells[0]}, {self.cells[1]}], got "
+                f"{list(maps.shape)}"
+            )
+        return int(maps.shape[1])
+
+    def _shaped_logits(self, images: Tensor) -> Tensor:
+        return self.logits(images).permute(0, 2, 3, 1).flatten(1)
+
+    def numbers(self, images: Tensor) -> Tensor:
+        told = self._shaped_logits(images).float()
+        return told.nan_to_num(nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST).clamp(-LARGEST, LARGEST)
+
+    def maps(self, numbers: Tensor) -> Tensor:
+        """The numbers of passes as local logits ``[n, rows, columns, classes]``."""
+        return numbers.view(-1, *self.cells, self.classes)
+
+    def summary(self, numbers: Tensor) -> Tensor:
+        return self.maps(numbers).double().mean(dim=(1, 2)).softmax(dim=1).float()
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        return self.summary(self.numbers(images))
+
+    def moved(self, numbers: Tensor, others: Tensor) -> float:
+        change = (self.maps(numbers).double() - self.maps(others)).abs().sum(dim=(1, 2))
+        return 2 * float(change.amax()) if change.numel() else 0.0
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "cells": list(self.cells)}

@@ -1,0 +1,79 @@
+"""The register of rules on local evidence: one row each, as that of rules on votes. None is loaded before it is asked
+for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from certmask.errors import CertmaskError, ResultsError
+
+if TYPE_CHECKING:
+    from certmask.evidence.rule import EvidenceRule
+    from certmask.threat import Patch
+
+
+@dataclass(frozen=True)
+class ListedLocal:
+    """A rule as the command line calls it: its class in a file of this room, and its idea."""
+
+    option: str
+    file: str
+    name: str
+    idea: str
+
+    @property
+    def rule(self) -> type[EvidenceRule]:
+        found: type[EvidenceRule] = getattr(import_module(f"certmask.evidence.{self.file}"), self.name)
+        return found
+
+    def made(self, patch: Patch, margin: float | None = None, **wishes: Any) -> EvidenceRule:
+        """The rule against a patch, told what it wants to know of the wishes; the margin is of sums of local logits."""
+        wants = inspect.signature(self.rule).parameters
+        known = {key: value for key, value in wishes.items() if key in wants}
+        return self.rule(patch, **known) if margin is None else self.rule(patch, **known, margin=margin)
+
+
+LOCAL_REGISTER = (
+    ListedLocal(
+        "patchguard",
+        "robust_masking",
+        "RobustMasking",
+        "each class is judged without its strongest window of local evidence (Xiang et al. 2021)",
+    ),
+    ListedLocal(
+        "clipped-bagnet",
+        "clipped",
+        "ClippedBagNet",
+        "local evidence is squashed, so that no cell can say much (Zhang et al. 2020)",
+    ),
+)
+UNDEFENDED = ListedLocal("undefended", "averaging", "Averaging", "the mean of all local logits")
+"""The network alone, beside rules on its local evidence."""
+
+
+def is_local(option: str) -> bool:
+    """Whether the command line calls a rule on local evidence so."""
+    return any(row.option == option for row in LOCAL_REGISTER)
+
+
+def listed_local(option: str) -> ListedLocal:
+    """The row of a rule on local evidence, or of none beside them, as the command line calls it."""
+    for row in (*LOCAL_REGISTER, UNDEFENDED):
+        if row.option == option:
+            return row
+    names = " or ".join(row.option for row in LOCAL_REGISTER)
+    raise CertmaskError(f"expected a rule on local evidence, {names}, got {option!r}")
+
+
+def evidence_rule_from(description: Mapping[str, Any], patch: Patch) -> EvidenceRule:
+    """The rule that ``EvidenceRule.describe`` described: it names the parameters as the rule's constructor does."""
+    rules = {row.rule.name: row.rule for row in (*LOCAL_REGISTER, UNDEFENDED)}
+    if description["rule"] not in rules:
+        raise ResultsError(f"expected a rule among {', '.join(rules)}, got {description['rule']!r}")
+    rule = rules[description["rule"]]
+    wanted = [key for key in inspect.signature(rule).parameters if key != "patch"]
+    return rule(patch, **{key: description[key] for key in wanted})
