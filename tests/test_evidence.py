@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from certmask.certificate import Guarantee
 from certmask.errors import CertmaskError, ClassifierError, GeometryError, VoteError
 from certmask.evidence import (
+    Averaging,
     ClippedBagNet,
     EvidenceMaps,
     EvidenceRule,
@@ -27,9 +28,7 @@ from certmask.evidence import (
     Hypotheses,
     RobustMasking,
     band_fields,
-    clipped_evidence,
     hypotheses,
-    positive_evidence,
     receptive_field,
     touched,
 )
@@ -339,7 +338,7 @@ def test_no_patch_anywhere_moves_evidence_that_it_does_not_touch(name: str) -> N
     def evidence(pictures: Tensor) -> list[IntArray]:
         with torch.no_grad():
             logits = network(pictures).permute(0, 2, 3, 1) * 10
-        return [clipped_evidence(logits, fields).values, positive_evidence(logits, fields).values]
+        return [rule.evidence(logits, fields).values.numpy() for rule in (ClippedBagNet(1), RobustMasking(1))]
 
     clean, moved = evidence(picture), 0
     for y, x in product(range(len(rows)), range(len(columns))):
@@ -457,22 +456,26 @@ def line(cells: int) -> Fields:
 
 def maps_of(values: Any, fields: Fields) -> EvidenceMaps:
     """Evidence in whole ones."""
-    return EvidenceMaps(np.asarray(values, dtype=np.int64) * ONE, fields)
+    return EvidenceMaps(torch.as_tensor(np.asarray(values, dtype=np.int64)) * ONE, fields)
 
 
 def test_evidence_is_what_the_papers_say() -> None:
     logits = torch.tensor([-1e30, 0.0, 20.0, 60.0, float("inf"), float("-inf"), float("nan")]).reshape(1, 1, 1, 7)
-    clipped = clipped_evidence(logits, line(1)).values.ravel() / ONE
+    clipped = ClippedBagNet(1).evidence(logits, line(1)).values.ravel().numpy() / ONE
     assert clipped == pytest.approx([-1, np.tanh(-1), 0, np.tanh(2), 1, -1, -1], abs=1e-7)
-    positive = positive_evidence(logits, line(1)).values.ravel() / ONE
+    positive = RobustMasking(1).evidence(logits, line(1)).values.ravel() / ONE
     assert positive.tolist() == [0, 0, 20, 60, LARGEST, 0, 0]
+    signed = Averaging(1).evidence(logits, line(1)).values.ravel() / ONE
+    assert signed.tolist() == [-LARGEST, 0, 20, 60, LARGEST, -LARGEST, 0]
 
 
 def test_evidence_of_another_shape_or_kind_is_an_error() -> None:
     with pytest.raises(VoteError, match=r"expected evidence \[pictures, 1, 3, classes\]"):
         maps_of(np.zeros((1, 3, 1, 2)), line(3))
-    with pytest.raises(VoteError, match="expected whole numbers"):
-        EvidenceMaps(np.zeros((1, 1, 3, 2)), line(3))  # type: ignore[arg-type]
+    with pytest.raises(VoteError, match="expected whole numbers, int64, got"):
+        EvidenceMaps(torch.zeros(1, 1, 3, 2), line(3))
+    with pytest.raises(VoteError, match="expected whole numbers of at most"):
+        EvidenceMaps(torch.full((1, 1, 3, 2), torch.iinfo(torch.int64).min), line(3))
     with pytest.raises(VoteError, match="expected whole numbers of at most"):
         maps_of(np.full((1, 1, 3, 2), 2**13), line(3))
     with pytest.raises(VoteError, match="expected evidence from -1 to 1"):
@@ -494,7 +497,7 @@ def test_parameters_that_make_no_sense_are_errors() -> None:
 
 def test_sums_are_exact_at_the_largest_evidence() -> None:
     """Half of the cells at the largest number there is and half one unit: no digit is lost."""
-    values = np.full((1, 128, 128, 1), int(LARGEST) * ONE, dtype=np.int64)
+    values = torch.full((1, 128, 128, 1), int(LARGEST) * ONE)
     values[:, ::2] = 1
     every = np.ones((1, 128), dtype=bool)
     assert sums(values, every, every).item() == 64 * 128 * (int(LARGEST) * ONE + 1) == values.sum()
@@ -560,7 +563,7 @@ def test_rules_agree_with_the_reference(
             (RobustMasking(patch, float(share), margin), ONE, 0),
         ):
             values = (2 * numbers + shift).clip(max=8) * unit if shift else numbers * unit
-            maps = EvidenceMaps(values[None].astype(np.int64), fields)
+            maps = EvidenceMaps(torch.from_numpy(values[None].astype(np.int64)), fields)
             table = {(i, j): values[i, j].tolist() for i in range(cells[0]) for j in range(cells[1])}
             if isinstance(rule, ClippedBagNet):
                 answer = reference.clipped_answer(table, classes)
@@ -594,6 +597,47 @@ def test_a_cohort_is_judged_as_its_pictures_are_one_by_one(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
+def test_pictures_are_judged_alike_in_portions(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven pictures at a time, or one where a single one takes more than fits: the same answers and proofs."""
+    rng, labels = np.random.default_rng(number), np.arange(60) % 3
+    rule, fields = every_rule((2, 2))[number], (Field.regular(6, 2, 1, 0, 5), Field.regular(6, 1, 1, 0, 6))
+    values = (rng.random((60, 5, 6, 3)) < 0.1).astype(np.int64)
+    values[np.arange(60), ..., labels] |= rng.integers(0, 2, 60)[:, None, None]
+    maps, sets = maps_of(values, fields), rule.hypotheses(fields)
+    whole = rule.answers(maps), rule.holds(maps, labels)
+    assert 0 < whole[1].sum() < 60
+    most = max(5 * 6 * 3, len(sets.columns) * len(sets.window_rows) * len(sets.window_columns))
+    for numbers, portions in ((7 * most, 9), (1, 60)):
+        monkeypatch.setattr("certmask.evidence.maps.AT_ONCE", numbers)
+        assert len(maps.portions(sets)) == portions
+        assert (rule.answers(maps) == whole[0]).all()
+        assert (rule.holds(maps, labels) == whole[1]).all()
+
+
+@pytest.mark.parametrize("rule", [*every_rule((2, 2)), Averaging((2, 2))], ids=lambda rule: str(rule.describe()))
+def test_the_largest_score_is_the_answer(rule: EvidenceRule) -> None:
+    """From random logits, and from a picture whose strongest window decides; the gradient has numbers."""
+    fields = Field.regular(6, 2, 1, 0, 5), Field.regular(6, 1, 1, 0, 6)
+    logits = torch.randn(200, 5, 6, 4, generator=torch.Generator().manual_seed(1)) * 5
+    logits[::3, 1:3, 2:4, 3] += 60
+    logits.requires_grad_()
+    scores = rule.scores(logits, fields)
+    assert scores.shape == (200, 4)
+    assert (scores.argmax(dim=1).numpy() == rule.answers(rule.evidence(logits, fields))).all()
+    (slope,) = torch.autograd.grad(scores.amax(dim=1).sum(), logits)
+    assert slope.isfinite().all()
+    assert slope.flatten(1).any(dim=1).all()
+
+
+def test_what_is_only_averaged_is_never_certified() -> None:
+    (certificate,) = Averaging(1).certify(maps_of([[[[0, 9]] * 5]], line(5)), np.array([1]))
+    assert not certificate.holds
+    assert certificate.guarantee is Guarantee.NONE
+    assert Averaging(1).answers(maps_of([[[[0, -9], [1, 9], [0, 2]]]], line(3))).tolist() == [1]
+    assert Averaging(1).answers(maps_of(np.zeros((0, 1, 3, 2)), line(3))).tolist() == []
+
+
+@pytest.mark.parametrize("number", range(4))
 def test_a_certificate_with_a_margin_survives_noise(number: int) -> None:
     """Every cell moves by up to 1/64: a difference of two sums over 8 cells each by up to a quarter."""
     rng = np.random.default_rng(number)
@@ -602,7 +646,7 @@ def test_a_certificate_with_a_margin_survives_noise(number: int) -> None:
     values = rng.integers(2, 5, (4000, 1, cells, 2)) * (ONE // 16)
     values[..., 1] += rng.integers(0, 12, (4000, 1, 1)) * (ONE // 16)
     values = values.clip(max=ONE - step)
-    clean = EvidenceMaps(values, line(cells))
+    clean = EvidenceMaps(torch.from_numpy(values), line(cells))
     certified, boldly = rule.holds(clean, labels), bold.holds(clean, labels)
     assert certified.sum() > 50
     assert (certified <= boldly).all()
@@ -617,7 +661,7 @@ def test_a_certificate_with_a_margin_survives_noise(number: int) -> None:
                 for mine, other in product((least, ONE), (least, ONE)):
                     attacked = moved.copy()
                     attacked[:, 0, place] = other, mine
-                    answers = rule.answers(EvidenceMaps(attacked, line(cells)))
+                    answers = rule.answers(EvidenceMaps(torch.from_numpy(attacked), line(cells)))
                     assert (answers[certified] == 1).all()
                     lost += int((answers[boldly] != 1).sum())
     assert lost > 0 or number > 1, "without a margin some would be lost, where the certificate is exact"

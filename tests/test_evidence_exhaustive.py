@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
+from torch import Tensor
 
 from certmask.evidence import (
     ClippedBagNet,
@@ -26,6 +28,8 @@ from certmask.evidence import (
 )
 from certmask.evidence.maps import ONE
 from certmask.geometry import IntArray
+
+torch.set_num_threads(1)
 
 Fields = tuple[Field, Field]
 Tables = npt.NDArray[np.int64]
@@ -52,7 +56,7 @@ def every(palette: Sequence[int], cells: int, classes: int) -> Tables:
 
 
 def judged(rule: EvidenceRule, fields: Fields, tables: Tables, label: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    maps = EvidenceMaps(tables * (ONE // 2), fields)
+    maps = EvidenceMaps(torch.from_numpy(tables) * (ONE // 2), fields)
     return rule.answers(maps), rule.holds(maps, np.full(len(tables), label))
 
 
@@ -84,7 +88,7 @@ def broken(
     lost = np.zeros(len(tables), dtype=bool)
     for cells in places(rule, fields):
         for numbers, pictures in attacked(tables, cells, palette, 200_000):
-            answers = rule.answers(EvidenceMaps(pictures * (ONE // 2), fields))
+            answers = rule.answers(EvidenceMaps(torch.from_numpy(pictures) * (ONE // 2), fields))
             lost[numbers[answers != label]] = True
     return lost
 
@@ -118,8 +122,8 @@ def some_tables(shape: tuple[int, int, int], palette: Sequence[int], label: int,
 class AlsoSmallerSets(RobustMasking):
     """Asks its inequality of every set of cells that a patch touches, be it inside another one."""
 
-    def hypotheses(self, maps: EvidenceMaps) -> Hypotheses:
-        found, (rows, columns) = super().hypotheses(maps), touched(self.patch, maps.fields)
+    def hypotheses(self, fields: Fields) -> Hypotheses:
+        found, (rows, columns) = super().hypotheses(fields), touched(self.patch, fields)
         every_row, every_column = np.unique(rows, axis=0), np.unique(columns, axis=0)
         return Hypotheses(every_row, every_column, found.window_rows, found.window_columns)
 
@@ -260,7 +264,7 @@ def test_sets_inside_others_are_rightly_left_out(threshold: float, label: int) -
     _, patch, fields = MASKED_ON_LINES[2]
     rule, tables = RobustMasking(patch, threshold), line_tables(5, 2, POSITIVE)
     asked = AlsoSmallerSets(patch, threshold)
-    assert len(asked.hypotheses(EvidenceMaps(tables, fields)).columns) > len(hypotheses(patch, fields).columns)
+    assert len(asked.hypotheses(fields).columns) > len(hypotheses(patch, fields).columns)
     holds, carefully = judged(rule, fields, tables, label)[1], judged(asked, fields, tables, label)[1]
     gained = holds & ~carefully
     assert not (carefully & ~holds).any()
@@ -302,10 +306,11 @@ class RunnerUpOnly(ClippedBagNet):
     """Compares the label with the runner-up of the clean map alone, as a public implementation does."""
 
     def holds(self, maps: EvidenceMaps, labels: IntArray) -> npt.NDArray[np.bool_]:
-        scores = maps.values.sum(axis=(1, 2))
+        values = maps.values.numpy()
+        scores = values.sum(axis=(1, 2))
         scores[np.arange(len(labels)), labels] = scores.min() - 1
         pairs = np.stack([labels, scores.argmax(axis=1)], axis=1)[:, None, None]
-        two = EvidenceMaps(np.take_along_axis(maps.values, pairs, axis=3), maps.fields)
+        two = EvidenceMaps(torch.from_numpy(np.take_along_axis(values, pairs, axis=3)), maps.fields)
         right = self.answers(maps) == labels
         return np.asarray(right & super().holds(two, np.zeros_like(labels)))
 
@@ -321,24 +326,23 @@ class TiesAreWon(ClippedBagNet):
 class ShareOfTheCleanTotal(RobustMasking):
     """Compares windows with a share of all clean evidence, of which the patch can take its part away."""
 
-    def most_masked(self, maps: EvidenceMaps, labels: IntArray, outside: IntArray, sets: Hypotheses) -> IntArray:
-        clean = maps.values.sum(axis=(1, 2))[np.arange(len(labels)), labels]
-        return super().most_masked(maps, labels, np.broadcast_to(clean[:, None, None], outside.shape), sets)
+    def most_masked(self, own: Tensor, outside: Tensor, sets: Hypotheses) -> Tensor:
+        return super().most_masked(own, own.sum(dim=(1, 2))[:, None, None].expand_as(outside), sets)
 
 
 class NoDivision(RobustMasking):
     """Forgets that a class may keep a share of what the patch adds to it: takes ``(1 − T)`` back."""
 
-    def most_masked(self, maps: EvidenceMaps, labels: IntArray, outside: IntArray, sets: Hypotheses) -> IntArray:
-        least = outside - super().most_masked(maps, labels, outside, sets)
-        return np.asarray(outside - least / float(1 - self.threshold)).astype(np.int64)
+    def most_masked(self, own: Tensor, outside: Tensor, sets: Hypotheses) -> Tensor:
+        least = outside - super().most_masked(own, outside, sets)
+        return (outside - least / float(1 - self.threshold)).long()
 
 
 class WindowsTooSmall(RobustMasking):
     """Windows of one cell, whatever the patch touches."""
 
-    def hypotheses(self, maps: EvidenceMaps) -> Hypotheses:
-        found = super().hypotheses(maps)
+    def hypotheses(self, fields: Fields) -> Hypotheses:
+        found = super().hypotheses(fields)
         object.__setattr__(found, "window_columns", np.eye(found.columns.shape[1], dtype=bool))
         return found
 
@@ -346,8 +350,8 @@ class WindowsTooSmall(RobustMasking):
 class NothingLost(RobustMasking):
     """Forgets that the label loses its strongest window, too."""
 
-    def most_masked(self, maps: EvidenceMaps, labels: IntArray, outside: IntArray, sets: Hypotheses) -> IntArray:
-        return np.zeros_like(outside)
+    def most_masked(self, own: Tensor, outside: Tensor, sets: Hypotheses) -> Tensor:
+        return torch.zeros_like(outside)
 
 
 @pytest.mark.parametrize(

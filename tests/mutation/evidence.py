@@ -74,8 +74,8 @@ EVIDENCE = [
         "a lead that is all taken",
         "evidence is certified whose lead the patch can bring to nothing",
         "evidence/clipped.py",
-        "ahead = outside > (",
-        "ahead = outside >= (",
+        "return lead > beside(",
+        "return lead >= beside(",
         (CLIPPED,),
     ),
     Fault(
@@ -90,8 +90,8 @@ EVIDENCE = [
         "windows elsewhere stay",
         "windows that the patch does not touch are thought never to be left out of the label's evidence",
         "evidence/robust_masking.py",
-        "> part * outside)",
-        "> whole * outside)",
+        "> part * outside",
+        "> whole * outside",
         (MASKED,),
     ),
     Fault(
@@ -106,8 +106,8 @@ EVIDENCE = [
         "every tie is won",
         "scores that are level are certified for a class that loses ties",
         "evidence/robust_masking.py",
-        "wins_tie = labels[:, None] < np",
-        "wins_tie = labels[:, None] != np",
+        "wins_tie = labels[:, None] < torch",
+        "wins_tie = labels[:, None] != torch",
         (MASKED,),
     ),
     Fault(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from certmask.evidence.averaging import Averaging as Averaging
     from certmask.evidence.clipped import ClippedBagNet as ClippedBagNet
-    from certmask.evidence.clipped import clipped_evidence as clipped_evidence
     from certmask.evidence.field import Field as Field
     from certmask.evidence.field import band_fields as band_fields
     from certmask.evidence.field import receptive_field as receptive_field
@@ -21,16 +20,15 @@ if TYPE_CHECKING:
     from certmask.evidence.maps import touched as touched
     from certmask.evidence.network import LocalClassifier as LocalClassifier
     from certmask.evidence.robust_masking import RobustMasking as RobustMasking
-    from certmask.evidence.robust_masking import positive_evidence as positive_evidence
     from certmask.evidence.rule import EvidenceRule as EvidenceRule
 
 _FILES = {
     "averaging": ["Averaging"],
-    "clipped": ["ClippedBagNet", "clipped_evidence"],
+    "clipped": ["ClippedBagNet"],
     "field": ["Field", "band_fields", "receptive_field"],
     "maps": ["EvidenceMaps", "Hypotheses", "hypotheses", "touched"],
     "network": ["LocalClassifier"],
-    "robust_masking": ["RobustMasking", "positive_evidence"],
+    "robust_masking": ["RobustMasking"],
     "rule": ["EvidenceRule"],
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names}

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from certmask.errors import VoteError
-from certmask.evidence.field import BoolArray, Field
-from certmask.evidence.maps import ONE, EvidenceMaps, hypotheses, sums
-from certmask.evidence.rule import EvidenceRule, ahead_of_all
-from certmask.geometry import IntArray
-
-
-def clipped_evidence(logits: Tensor, fields: tuple[Field, Field]) -> EvidenceMaps:
-    """``tanh(0.05·u − 1)`` of local logits ``u [pictures, rows, columns, classes]``; NaN says the least, −1."""
-    return EvidenceMaps.rounded(torch.tanh(0.05 * logits.double() - 1), fields, nothing=-1.0)
+from certmask.evidence.maps import ONE, EvidenceMaps, Hypotheses, beside, outside_of
+from certmask.evidence.rule import EvidenceRule, of_labels
 
 
 class ClippedBagNet(EvidenceRule):
-    """Answer the class with the largest sum of evidence from −1 to 1; the smallest class on a tie.
+    """Answer the class with the largest sum of evidence ``tanh(0.05·u − 1)``; the smallest class on a tie.
 
+    ``u`` are local logits; NaN says the least, −1.
     Certificate: for every ``t`` and every class ``c ≠ y``, over the cells outside ``A(t)`` the evidence for ``y`` is
     ahead of that for ``c`` by more than ``2·|A(t)|``. A patch in ``t`` leaves that lead alone. Each cell of ``A(t)``
     can at worst say −1 for ``y`` and 1 for ``c``, which takes 2 from the lead (less than 2 where the evidence is a
@@ -28,19 +21,21 @@ class ClippedBagNet(EvidenceRule):
     """
 
     name = "clipped bagnet"
+    nothing = -1.0
 
-    def answers(self, maps: EvidenceMaps) -> IntArray:
-        return np.asarray(_checked(maps).values.sum(axis=(1, 2)).argmax(axis=1))
+    def local(self, logits: Tensor) -> Tensor:
+        return torch.tanh(0.05 * logits.double() - 1)
 
-    def holds(self, maps: EvidenceMaps, labels: IntArray) -> BoolArray:
-        values, sets = _checked(maps).values, hypotheses(self.patch, maps.fields)
-        leads = np.take_along_axis(values, labels[:, None, None, None], axis=3) - values
-        outside = leads.sum(axis=(1, 2))[:, None, None] - sums(leads, sets.rows, sets.columns)
-        ahead = outside > (2 * ONE * sets.sizes + self.units)[:, :, None]
-        return ahead_of_all(ahead, labels)
+    def totals(self, values: Tensor, sets: Hypotheses) -> Tensor:
+        return values.sum(dim=(1, 2))
 
+    def ahead(self, values: Tensor, labels: Tensor, sets: Hypotheses) -> Tensor:
+        outside = outside_of(values, sets)
+        lead = of_labels(outside, labels)[..., None] - outside
+        return lead > beside(values, 2 * ONE * sets.sizes + self.units)[:, :, None]
 
-def _checked(maps: EvidenceMaps) -> EvidenceMaps:
-    if np.abs(maps.values).max(initial=0) > ONE:
-        raise VoteError(f"expected evidence from -1 to 1, got {np.abs(maps.values).max() / ONE:g} or its negative")
-    return maps
+    def _checked(self, maps: EvidenceMaps) -> EvidenceMaps:
+        low, high = maps.range
+        if max(-low, high) > ONE:
+            raise VoteError(f"expected evidence from -1 to 1, got {max(-low, high) / ONE:g} or its negative")
+        return maps

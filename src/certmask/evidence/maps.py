@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from certmask.errors import GeometryError, VoteError
@@ -17,6 +19,8 @@ ONE = 2**24
 LARGEST = 2.0**12
 """Evidence is clipped to it: sums over all cells then fit into 53 bits, and are exact as float64, too."""
 MOST_CELLS = 2**14
+AT_ONCE = 1 << 24
+"""Numbers that are computed in one step, unless a single picture takes more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +30,7 @@ class EvidenceMaps:
     ``fields`` are those of the rows and of the columns: a cell's evidence depends on no pixel outside its own.
     """
 
-    values: IntArray
+    values: Tensor
     fields: tuple[Field, Field]
 
     def __post_init__(self) -> None:
@@ -36,8 +40,10 @@ class EvidenceMaps:
                 f"expected evidence [pictures, {cells[0]}, {cells[1]}, classes] of at most {MOST_CELLS} cells, got "
                 f"{list(self.values.shape)}"
             )
-        if self.values.dtype != np.int64 or np.abs(self.values).max(initial=0) > LARGEST * ONE:
-            raise VoteError(f"expected whole numbers of at most {LARGEST:g} · {ONE}, got {self.values.dtype} beyond")
+        if self.values.dtype != torch.int64:
+            raise VoteError(f"expected whole numbers, int64, got {self.values.dtype}")
+        if max(-self.range[0], self.range[1]) > LARGEST * ONE:
+            raise VoteError(f"expected whole numbers of at most {LARGEST:g} · {ONE}, got larger ones")
 
     @classmethod
     def rounded(cls, numbers: Tensor, fields: tuple[Field, Field], nothing: float) -> EvidenceMaps:
@@ -45,8 +51,24 @@ class EvidenceMaps:
 
         A patch may bring NaN and infinity about: they become numbers that the attacker might have chosen as well.
         """
-        plain = np.nan_to_num(numbers.detach().double().cpu().numpy(), nan=nothing)
-        return cls(np.rint(np.clip(plain, -LARGEST, LARGEST) * ONE).astype(np.int64), fields)
+        plain = numbers.detach().double().nan_to_num(nan=nothing)
+        return cls((plain.clamp(-LARGEST, LARGEST) * ONE).round().long(), fields)
+
+    @cached_property
+    def range(self) -> tuple[int, int]:
+        """The smallest and the largest number; 0 where there is none."""
+        if not self.values.numel():
+            return 0, 0
+        low, high = self.values.aminmax()
+        return int(low), int(high)
+
+    def portions(self, sets: Hypotheses) -> list[slice]:
+        """The pictures in parts of which all that a rule computes fits into memory; a picture is never cut."""
+        cells, columns = self.values.shape[1] * self.values.shape[2], len(sets.columns)
+        windows = len(sets.window_rows) * len(sets.window_columns)
+        numbers = max(max(cells, len(sets.rows) * columns, windows) * self.classes, columns * windows)
+        step = max(AT_ONCE // max(numbers, 1), 1)
+        return [slice(start, start + step) for start in range(0, len(self.values), step)]
 
     @property
     def image(self) -> Size:
@@ -133,11 +155,21 @@ def inside(sets: BoolArray, others: BoolArray) -> BoolArray:
     return np.asarray(sets.astype(np.float64) @ ~others.T == 0)
 
 
-def sums(values: IntArray, rows: BoolArray, columns: BoolArray) -> IntArray:
+def beside(values: Tensor, numbers: IntArray | BoolArray) -> Tensor:
+    """Numbers on the device of values."""
+    return torch.from_numpy(np.ascontiguousarray(numbers)).to(values.device)
+
+
+def outside_of(values: Tensor, sets: Hypotheses) -> Tensor:
+    """What values ``[pictures, rows, columns, classes]`` sum up to without each set, ``[pictures, a, b, classes]``."""
+    return values.sum(dim=(1, 2))[:, None, None] - sums(values, sets.rows, sets.columns)
+
+
+def sums(values: Tensor, rows: BoolArray, columns: BoolArray) -> Tensor:
     """Of values ``[pictures, rows, columns, …]`` over every ``rows[a] × columns[b]``: ``[pictures, a, b, …]``.
 
-    Exact: whole numbers whose sums stay below 2⁵³ are summed as float64 without rounding.
+    Exact for whole numbers on every device: those whose sums stay below 2⁵³ are summed as float64 without rounding.
     """
-    over_rows = np.tensordot(rows.astype(np.float64), values.astype(np.float64), (1, 1))
-    over_both = np.tensordot(columns.astype(np.float64), over_rows, (1, 2))
-    return np.asarray(np.moveaxis(over_both, 2, 0).swapaxes(1, 2), dtype=np.int64)
+    over_rows = torch.tensordot(beside(values, rows).double(), values.double(), ([1], [1]))
+    over_both: Tensor = torch.tensordot(beside(values, columns).double(), over_rows, ([1], [2]))
+    return over_both.movedim(2, 0).transpose(1, 2).to(values.dtype)

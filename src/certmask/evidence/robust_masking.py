@@ -6,24 +6,19 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from certmask.errors import CertmaskError, VoteError
-from certmask.evidence.field import BoolArray, Field
-from certmask.evidence.maps import EvidenceMaps, Hypotheses, hypotheses, sums
-from certmask.evidence.rule import EvidenceRule, ahead_of_all
-from certmask.geometry import IntArray
+from certmask.evidence.maps import LARGEST, EvidenceMaps, Hypotheses, beside, outside_of, sums
+from certmask.evidence.rule import EvidenceRule, of_labels
 from certmask.threat import Patch, Size
-
-
-def positive_evidence(numbers: Tensor, fields: tuple[Field, Field]) -> EvidenceMaps:
-    """Local logits, or softmax of bands, ``[pictures, rows, columns, classes]``, clipped at 0; NaN says nothing, 0."""
-    return EvidenceMaps.rounded(numbers.clamp(min=0), fields, nothing=0.0)
 
 
 class RobustMasking(EvidenceRule):
     """Answer the class with the largest score: its sum ``S_c`` of evidence, without its strongest window.
 
+    Evidence: local logits, or softmax of bands, clipped at 0; NaN says nothing, 0.
     A window counts as an attack, and is left out, if it holds more than the share ``threshold`` (``T``) of ``S_c``;
     with 0 the strongest window always is. The smallest class wins a tie.
 
@@ -47,55 +42,49 @@ class RobustMasking(EvidenceRule):
         if not 0 <= self.threshold < 1 or self.threshold.denominator > 1000:
             raise CertmaskError(f"expected a threshold from 0 to below 1, in thousandths, got {threshold!r}")
 
-    def answers(self, maps: EvidenceMaps) -> IntArray:
-        values, sets = _checked(maps).values, self.hypotheses(maps)
-        total = values.sum(axis=(1, 2))
-        strongest = sums(values, sets.window_rows, sets.window_columns).max(axis=(1, 2))
+    def local(self, logits: Tensor) -> Tensor:
+        return logits.double().clamp(0, LARGEST)
+
+    def totals(self, values: Tensor, sets: Hypotheses) -> Tensor:
+        total = values.sum(dim=(1, 2))
+        strongest = sums(values, sets.window_rows, sets.window_columns).amax(dim=(1, 2))
         masked = self.threshold.denominator * strongest > self.threshold.numerator * total
-        return np.asarray((total - np.where(masked, strongest, 0)).argmax(axis=1))
+        return total - torch.where(masked, strongest, 0)
 
-    def holds(self, maps: EvidenceMaps, labels: IntArray) -> BoolArray:
-        values, sets = _checked(maps).values, self.hypotheses(maps)
+    def ahead(self, values: Tensor, labels: Tensor, sets: Hypotheses) -> Tensor:
         part, whole = self.threshold.numerator, self.threshold.denominator
-        outside = values.sum(axis=(1, 2))[:, None, None] - sums(values, sets.rows, sets.columns)
-        own = np.take_along_axis(outside, labels[:, None, None, None], axis=3)[..., 0]
-        least = own - self.most_masked(maps, labels, own, sets)
+        outside = outside_of(values, sets)
+        own = of_labels(outside, labels)
+        least = own - self.most_masked(of_labels(values, labels), own, sets)
         lead = (whole - part) * least[..., None] - whole * outside
-        wins_tie = labels[:, None] < np.arange(maps.classes)
-        ahead = lead + wins_tie[:, None, None] > whole * self.units
-        return ahead_of_all(ahead, labels)
+        wins_tie = labels[:, None] < torch.arange(values.shape[3], device=labels.device)
+        return lead + wins_tie[:, None, None] > whole * self.units
 
-    def hypotheses(self, maps: EvidenceMaps) -> Hypotheses:
-        """What the patch may touch, and the windows."""
-        return hypotheses(self.patch, maps.fields)
-
-    def most_masked(self, maps: EvidenceMaps, labels: IntArray, outside: IntArray, sets: Hypotheses) -> IntArray:
+    def most_masked(self, own: Tensor, outside: Tensor, sets: Hypotheses) -> Tensor:
         """The most that the label can lose outside ``A(t)`` to a window, ``[pictures, rows, columns]`` of sets.
 
-        ``outside`` is what it has there at all.
+        ``own [pictures, rows, columns]`` is its evidence, ``outside`` what it has outside ``A(t)`` at all.
         """
-        own = np.take_along_axis(maps.values, labels[:, None, None, None], axis=3)[..., 0]
-        in_windows = sums(own, sets.window_rows, sets.window_columns)[:, None, None]
-        shared_rows, shared_columns = (
-            (touched[:, None] & windows).reshape(-1, touched.shape[1])
-            for touched, windows in ((sets.rows, sets.window_rows), (sets.columns, sets.window_columns))
-        )
-        shape = len(sets.rows), len(sets.window_rows), len(sets.columns), len(sets.window_columns)
-        shared = sums(own, shared_rows, shared_columns).reshape(-1, *shape).swapaxes(2, 3)
-        overlap = np.outer(shared_rows.any(axis=1), shared_columns.any(axis=1))
-        may_hide = overlap.reshape(shape).swapaxes(1, 2) | self.may_exceed(in_windows, outside[..., None, None])
-        return np.asarray((in_windows - shared).max(axis=(3, 4), where=may_hide, initial=0))
+        in_windows = sums(own, sets.window_rows, sets.window_columns)[:, :, None]
+        columns = sets.columns[:, None] & sets.window_columns
+        lost = []
+        for number, touched in enumerate(sets.rows):
+            rows = touched & sets.window_rows
+            shared = sums(own, rows, columns.reshape(-1, columns.shape[2])).reshape(len(own), -1, *columns.shape[:2])
+            overlap = beside(own, np.multiply.outer(rows.any(axis=1), columns.any(axis=2)))
+            may_hide = overlap | self.may_exceed(in_windows, outside[:, number, None, :, None])
+            lost.append(torch.where(may_hide, in_windows - shared, 0).amax(dim=(1, 3)))
+        return torch.stack(lost, dim=1)
 
-    def may_exceed(self, window: IntArray, outside: IntArray) -> BoolArray:
+    def may_exceed(self, window: Tensor, outside: Tensor) -> Tensor:
         """Whether windows that the patch does not touch may hold more than the share, once it has emptied its own."""
         part, whole = self.threshold.numerator, self.threshold.denominator
-        return np.asarray(whole * (window + self.units) > part * outside)
+        return whole * (window + self.units) > part * outside
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "threshold": float(self.threshold)}
 
-
-def _checked(maps: EvidenceMaps) -> EvidenceMaps:
-    if maps.values.min(initial=0) < 0:
-        raise VoteError("expected evidence of at least 0, got less")
-    return maps
+    def _checked(self, maps: EvidenceMaps) -> EvidenceMaps:
+        if maps.range[0] < 0:
+            raise VoteError("expected evidence of at least 0, got less")
+        return maps
