@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from certmask.certification import certify_run as certify_run
     from certmask.classifier import Classifier as Classifier
     from certmask.covers import Cover as Cover
+    from certmask.covers import band_cover as band_cover
     from certmask.covers import custom_cover as custom_cover
     from certmask.covers import default_cover as default_cover
     from certmask.covers import minimal_cover as minimal_cover
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from certmask.covers import zoom_cover as zoom_cover
     from certmask.data import load_dataset as load_dataset
     from certmask.defences import Explanation as Explanation
+    from certmask.defences import LocalDefence as LocalDefence
     from certmask.defences import MaskedDefence as MaskedDefence
     from certmask.deployed import Answer as Answer
     from certmask.deployed import Defence as Defence
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
     from certmask.deployed import certify as certify
     from certmask.engine import Engine as Engine
     from certmask.errors import CertmaskError as CertmaskError
+    from certmask.evidence import ClippedBagNet as ClippedBagNet
+    from certmask.evidence import LocalClassifier as LocalClassifier
+    from certmask.evidence import RobustMasking as RobustMasking
+    from certmask.evidence import receptive_field as receptive_field
     from certmask.geometry import Mask as Mask
     from certmask.results.columns import figures as figures
     from certmask.results.run import read_run as read_run
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from certmask.rules import PatchCleanser as PatchCleanser
     from certmask.rules import Published as Published
     from certmask.rules import Rule as Rule
+    from certmask.rules import Smoothing as Smoothing
     from certmask.rules import Undefended as Undefended
     from certmask.threat import Patch as Patch
     from certmask.threat import Threat as Threat
@@ -83,6 +90,7 @@ _ROOMS = {
     "classifier": ["Classifier"],
     "covers": [
         "Cover",
+        "band_cover",
         "custom_cover",
         "default_cover",
         "minimal_cover",
@@ -94,10 +102,11 @@ _ROOMS = {
         "zoom_cover",
     ],
     "data": ["load_dataset"],
-    "defences": ["Explanation", "MaskedDefence"],
+    "defences": ["Explanation", "LocalDefence", "MaskedDefence"],
     "deployed": ["Answer", "Defence", "Evaluation", "Proof", "certify"],
     "engine": ["Engine"],
     "errors": ["CertmaskError"],
+    "evidence": ["ClippedBagNet", "LocalClassifier", "RobustMasking", "receptive_field"],
     "geometry": ["Mask"],
     "results.columns": ["figures"],
     "results.run": ["read_run"],
@@ -112,6 +121,7 @@ _ROOMS = {
         "PatchCleanser",
         "Published",
         "Rule",
+        "Smoothing",
         "Undefended",
     ],
     "threat": ["Patch", "Threat"],

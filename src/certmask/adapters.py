@@ -30,10 +30,10 @@ class BlackBox(nn.Module):
         super().__init__()
         self.shield, self.alert = shield, shield.classifier.classes
         self.classes = self.alert + 1
-        cover = shield.defence.cover
-        self.picture = None if picture is None else checked_images(picture[None], cover.image)
-        self.corner = checked_corners(torch.tensor([list(corner)]), 1, cover.patch, cover.image)
-        self.shape = (3, *(cover.image if picture is None else cover.patch.size))
+        image, patch = shield.defence.image, shield.defence.threat
+        self.picture = None if picture is None else checked_images(picture[None], image)
+        self.corner = checked_corners(torch.tensor([list(corner)]), 1, patch, image)
+        self.shape = (3, *(image if picture is None else patch.size))
         self.eval()
 
     def forward(self, inputs: Tensor) -> Tensor:

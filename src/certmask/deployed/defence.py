@@ -18,13 +18,16 @@ from certmask.certification import certified_rows, run_header
 from certmask.classifier import Classifier, Colour, checked_images, fill_colour
 from certmask.covers import Cover
 from certmask.data import pictures
-from certmask.defences import Explanation, MaskedDefence, Outcome, examine, explain
+from certmask.defences import Explanation, LocalDefence, MaskedDefence, Outcome, RuledDefence, examine, explain
 from certmask.deployed.evaluation import Evaluation, saved_run
+from certmask.deployed.local import local_fields, local_name, local_rule
 from certmask.deployed.saved import read_defence, write_defence
 from certmask.deployed.tokens import cover_for, named
 from certmask.engine import Engine
 from certmask.engine.premises import check_company
 from certmask.errors import CertmaskError
+from certmask.evidence import EvidenceRule, LocalClassifier
+from certmask.evidence.registry import is_local
 from certmask.function import check_behaviour
 from certmask.results.file import Row
 from certmask.rules import Rule
@@ -111,7 +114,8 @@ class Defence:
 
     model: an ``nn.Module`` or callable that maps images to logits, or a ``Classifier``
     cover: the masks, made for a threat and for the size of the model's input; or the patch alone, such as ``32``: then
-        the masks that suit the rule; or a whole defence without a model, such as ``load_defence`` reads
+        the masks that suit the rule; or a whole defence without a model, such as ``load_defence`` reads; or a rule on
+        the local evidence of a network with a small receptive field, such as ``RobustMasking(32)``
     rule: how votes become an answer, a rule or its name on the command line; ``JuryRecovery()`` if none is given
     fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's mean if none is given
     progress: called with the number of passes after every batch
@@ -121,7 +125,7 @@ class Defence:
     def __init__(
         self,
         model: Classifier | nn.Module | Callable[[Tensor], Tensor],
-        cover: Cover | MaskedDefence | Patch | Size | int,
+        cover: Cover | RuledDefence | EvidenceRule | Patch | Size | int,
         rule: Rule | str | None = None,
         *,
         fill: Colour | float | None = None,
@@ -133,12 +137,15 @@ class Defence:
         unknown = [name for name in classifier if name not in inspect.signature(Classifier).parameters]
         if unknown:
             raise CertmaskError(f"expected options of a Classifier, got {', '.join(unknown)}")
-        if isinstance(cover, MaskedDefence) and rule is not None:
+        if isinstance(cover, (RuledDefence, EvidenceRule)) and rule is not None:
             raise CertmaskError(f"expected no rule beside a whole defence, which has one, got {rule!r}")
-        if isinstance(cover, (Cover, MaskedDefence)):
+        if isinstance(cover, (Cover, RuledDefence)):
             classifier.setdefault("size", cover.image)
-        self.classifier = model if isinstance(model, Classifier) else Classifier(model, **classifier)
-        self.defence = cover if isinstance(cover, MaskedDefence) else _masked(self.classifier, cover, rule)
+        if isinstance(rule, str) and is_local(rule):
+            cover = local_rule(rule, cover)
+        kind = LocalClassifier if isinstance(cover, (LocalDefence, EvidenceRule)) else Classifier
+        self.classifier = model if isinstance(model, Classifier) else kind(model, **classifier)
+        self.defence = _ruled(self.classifier, cover, rule)
         self.engine = Engine(self.classifier, self.defence.covers, fill=fill_colour(fill), progress=progress)
         self._one_at_a_time = Lock()
 
@@ -192,7 +199,7 @@ class Defence:
         device: where it is to compute
         """
         classifier, defence, fill = read_defence(Path(path), model, rule, device)
-        return cls(classifier, defence.cover, defence.rule, fill=fill)
+        return cls(classifier, defence, fill=fill)
 
     def __getstate__(self) -> dict[str, Any]:
         """What makes it up, with its fingerprint, which the copy must have; nobody listens to the copy's progress."""
@@ -202,17 +209,25 @@ class Defence:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.classifier, self.defence = state["classifier"], state["defence"]
-        self.engine = Engine(self.classifier, [self.defence.cover], fill=state["fill"])
+        self.engine = Engine(self.classifier, self.defence.covers, fill=state["fill"])
         self.engine.forward.batch = state["batch"]
         self._one_at_a_time = Lock()
         check_behaviour({"model": {"fingerprint": state["said"]}}, self.engine, [self.defence.rule], "the original")
 
     def __repr__(self) -> str:
-        return f"Defence({self.classifier!r}, {self.defence.cover!r}, {self.defence.rule!r})"
+        return f"Defence({self.classifier!r}, {self.defence.looks}, {self.defence.rule!r})"
 
 
-def _masked(classifier: Classifier, cover: Cover | Patch | Size | int, rule: Rule | str | None) -> MaskedDefence:
-    """A rule with its cover, or with the masks that suit it against a patch."""
+def _ruled(
+    classifier: Classifier,
+    cover: Cover | RuledDefence | EvidenceRule | Patch | Size | int,
+    rule: Rule | str | None,
+) -> RuledDefence:
+    """A whole defence as it is; a rule with the classifier's cells, its cover, or masks that suit it."""
+    if isinstance(cover, RuledDefence):
+        return cover
+    if isinstance(cover, EvidenceRule):
+        return LocalDefence(cover, local_fields(classifier), local_name(cover))
     own = rule_of(rule)
     if not isinstance(cover, Cover):
         cover = cover_for(classifier, checked_patch(cover), own if rule is None else rule)

@@ -17,10 +17,13 @@ from certmask.classifier import Classifier, Colour, fill_colour
 from certmask.covers import Cover
 from certmask.covers.default import default_patch
 from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
-from certmask.defences import MaskedDefence
+from certmask.defences import AnyDefence, LocalDefence, MaskedDefence
+from certmask.deployed.local import local_fields, local_name, local_rule
 from certmask.deployed.tokens import cover_for
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
+from certmask.evidence import EvidenceRule, LocalClassifier
+from certmask.evidence.registry import is_local
 from certmask.results.columns import COLUMNS, UNITS, figures
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, check_begun, read_run
@@ -31,6 +34,7 @@ from certmask.votes import Margin
 
 Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
 RULES = ("undefended", "zoom")
+AnyRule = Rule | EvidenceRule | str
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +58,7 @@ class Evaluation(Run):
 def certify(
     model: Model,
     data: str | Path | Dataset | tuple[Tensor, Any] | Any,
-    rules: Sequence[Rule | str] | Rule | str = RULES,
+    rules: Sequence[AnyRule] | AnyRule = RULES,
     patch: Patch | Size | int | None = None,
     *,
     cover: Cover | None = None,
@@ -72,7 +76,8 @@ def certify(
     model: a network, a function, a ``Classifier``, or a name that ``load_classifier`` knows
     data: what ``certmask certify`` takes (a folder of class folders, a CSV file, ``demo`` …), images
         ``[n, 3, height, width]`` in [0, 1] and labels (and names), or a torch Dataset of pairs
-    rules: names that the command line knows, or rules
+    rules: names that the command line knows, or rules; those on local evidence take a network with a small receptive
+        field, and have none but ``undefended`` beside them
     patch: what the attacker may put on a picture; None takes a seventh of the input along each side
     cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
     out: the results file, which is continued if it is there; None takes one in a new temporary folder
@@ -89,16 +94,17 @@ def certify(
     dataset = in_memory(data, _framing(framing))
     if isinstance(dataset, Pictures) and not isinstance(model, (Classifier, str)):
         classifier.setdefault("size", dataset.size)
-    ready = _classifier(model, classifier)
+    local = any(isinstance(rule, EvidenceRule) or is_local(name) for name, rule in wanted.items())
+    ready = _classifier(model, classifier, local)
     if dataset is None:
         dataset = _photos(str(data), model, ready, framing)
     dataset = dataset.spread(images)
-    covers = [cover or _cover(ready, patch, rule) for rule in wanted.values()]
+    voting = {} if local else {name: r for name, r in wanted.items() if not isinstance(r, EvidenceRule)}
+    covers = [cover or _cover(ready, patch, rule) for rule in voting.values()]
     engine = Engine(ready, covers, fill=fill_colour(fill))
     path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
     lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else _given(margin)
-    made = zip(covers, wanted.items(), strict=True)
-    defences = [MaskedDefence(own, _rule(rule, lead), name) for own, (name, rule) in made]
+    defences = _local(ready, wanted, patch, lead) if local else _masked(covers, voting, lead)
     certify_run(engine, dataset, defences, path, votes=None if votes is None else Path(votes), progress=progress)
     return read_evaluation(path)
 
@@ -126,16 +132,41 @@ def saved_run(path: Path, header: Row, rows: Sequence[Row]) -> Evaluation:
     return read_evaluation(path)
 
 
-def _named(rules: Sequence[Rule | str] | Rule | str) -> dict[str, Rule | str]:
+def _named(rules: Sequence[AnyRule] | AnyRule) -> dict[str, AnyRule]:
     """The rules by the names that the results file has for them."""
-    listed = [rules] if isinstance(rules, (str, Rule, type)) else list(rules)
+    listed = [rules] if isinstance(rules, (str, Rule, EvidenceRule, type)) else list(rules)
     if not listed:
         raise CertmaskError("expected at least one rule, got none")
-    made = [rule_of(rule) for rule in listed]
-    checked = [(r if isinstance(r, str) else option_name(own.name), r) for r, own in zip(listed, made, strict=True)]
+    checked = [(_name(rule), rule) for rule in listed]
     if len(dict(checked)) != len(checked):
         raise CertmaskError(f"expected each rule once, got {', '.join(name for name, _ in checked)}")
     return dict(checked)
+
+
+def _name(rule: AnyRule) -> str:
+    if isinstance(rule, EvidenceRule):
+        return local_name(rule)
+    if isinstance(rule, str) and is_local(rule):
+        return rule
+    own = rule_of(rule)
+    return rule if isinstance(rule, str) else option_name(own.name)
+
+
+def _masked(covers: Sequence[Cover], wanted: dict[str, Rule | str], margin: Margin) -> list[AnyDefence]:
+    made = zip(covers, wanted.items(), strict=True)
+    return [MaskedDefence(cover, _rule(rule, margin), name) for cover, (name, rule) in made]
+
+
+def _local(
+    classifier: Classifier, wanted: dict[str, AnyRule], patch: Patch | Size | int | None, margin: Margin
+) -> list[AnyDefence]:
+    """Rules on the local evidence of a classifier; those by name are against the patch, with the margin."""
+    against = default_patch(classifier.size) if patch is None else checked_patch(patch)
+    made = [
+        (name, rule if isinstance(rule, EvidenceRule) else local_rule(name, against, margin.evidence))
+        for name, rule in wanted.items()
+    ]
+    return [LocalDefence(rule, local_fields(classifier), name) for name, rule in made]
 
 
 def _given(margin: Any) -> Margin:
@@ -156,16 +187,16 @@ def _cover(classifier: Classifier, patch: Patch | Size | int | None, rule: Rule 
     return cover_for(classifier, against, REGISTER[0].option if bare else rule)
 
 
-def _classifier(model: Model, options: dict[str, Any]) -> Classifier:
+def _classifier(model: Model, options: dict[str, Any], local: bool) -> Classifier:
     from certmask.zoo import load_classifier
 
     if isinstance(model, str):
-        return load_classifier(model, **options)
+        return load_classifier(model, local=local, **options)
     if isinstance(model, Classifier):
         if options:
             raise CertmaskError(f"expected no further options beside a Classifier, got {', '.join(options)}")
         return model
-    return Classifier(model, **options)
+    return LocalClassifier(model, **options) if local else Classifier(model, **options)
 
 
 def _photos(source: str, model: Model, classifier: Classifier, framing: Framing | float | None) -> Dataset:

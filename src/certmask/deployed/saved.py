@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from certmask.backends.devices import settings
 from certmask.classifier import Classifier, Colour, tensors_digest
 from certmask.covers import Cover, stacked_cover
-from certmask.defences import MaskedDefence
+from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
+from certmask.defences.local import local_defence_from
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
+from certmask.evidence.network import LocalClassifier, LocalLogits
 from certmask.function import check_function
 from certmask.geometry import Mask
 from certmask.results.file import provenance
@@ -35,7 +37,7 @@ from certmask.zoo.checkpoint import load_weights
 DEFENCE_FORMAT = 1
 
 
-def write_defence(path: Path, engine: Engine, defence: MaskedDefence) -> None:
+def write_defence(path: Path, engine: Engine, defence: RuledDefence) -> None:
     """Write the file; a reader never sees half of it."""
     classifier = engine.classifier
     tensors = _weights(classifier)
@@ -44,7 +46,7 @@ def write_defence(path: Path, engine: Engine, defence: MaskedDefence) -> None:
         "model": engine.describe(),
         "class_names": classifier.class_names,
         "defence": defence.describe(),
-        **_masks(defence.cover),
+        **(_masks(defence.cover) if isinstance(defence, MaskedDefence) else {}),
         "tensors_sha256": tensors_digest(tensors.items()),
         "versions": provenance(),
         "settings": settings(),
@@ -63,16 +65,17 @@ def write_defence(path: Path, engine: Engine, defence: MaskedDefence) -> None:
 
 def read_defence(
     path: Path, model: nn.Module | None, rule: Rule | None, device: str
-) -> tuple[Classifier, MaskedDefence, Colour]:
+) -> tuple[Classifier, RuledDefence, Colour]:
     """Classifier, defence and fill colour of a file; an error that names the first thing that differs."""
     about, tensors = _read(path)
     try:
         said, fill = about["model"], tuple(about["model"]["fill"])
         was = about["defence"]
-        defence = MaskedDefence(_cover(was["cover"], about), rule or rule_from(was["rule"]), was["name"])
+        defence = _defence(was, about, rule)
         network = _architecture(said["name"], model, path)
         load_weights(network, tensors, said["name"], path)
-        classifier = Classifier(
+        kind = LocalClassifier if isinstance(defence, LocalDefence) else Classifier
+        classifier = kind(
             network,
             tuple(said["size"]),
             mean=tuple(said["mean"]),
@@ -88,9 +91,15 @@ def read_defence(
         raise ClassifierError(f"expected a saved defence in {path}, got one without {error}") from None
     classifier.weights = said["weights_sha256"]  # the file's tensors are those, in the precision they compute in
     _check_same({**was, "rule": as_described_now(was["rule"])}, defence.describe(), path)
-    for note in check_function(about, Engine(classifier, [defence.cover], fill=fill), [defence.rule], str(path)):
+    for note in check_function(about, Engine(classifier, defence.covers, fill=fill), [defence.rule], str(path)):
         warnings.warn(note, stacklevel=3)
     return classifier, defence, fill
+
+
+def _defence(was: dict[str, Any], about: dict[str, Any], rule: Rule | None) -> RuledDefence:
+    if "fields" in was:
+        return local_defence_from(was)
+    return MaskedDefence(_cover(was["cover"], about), rule or rule_from(was["rule"]), was["name"])
 
 
 def _check_same(said: dict[str, Any], found: dict[str, Any], path: Path) -> None:
@@ -108,7 +117,8 @@ def _weights(classifier: Classifier) -> dict[str, Tensor]:
     if classifier.backend != "torch" or not isinstance(classifier.model, nn.Module):
         got = f"{classifier.name} on {classifier.backend}"
         raise ClassifierError(f"expected a network on the backend torch to save, got {got}")
-    state = classifier.model.state_dict()
+    network = classifier.model.network if isinstance(classifier.model, LocalLogits) else classifier.model
+    state = network.state_dict()
     odd = next((key for key, value in state.items() if not isinstance(value, Tensor) or value.is_quantized), None)
     if odd is not None:
         raise ClassifierError(f"expected plain tensors as weights to save, got {odd} of {classifier.name}: pickle it")

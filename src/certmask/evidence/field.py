@@ -334,7 +334,7 @@ _POINTWISE = frozenset(
             *("silu", "softplus", "tanh"),
         ),
         "Tensor": ("add", "div", "mul", "sub"),
-        "Scalar": ("add", "div", "mul", "sub"),
+        "Scalar": ("add", "div", "mul", "rsub", "sub"),
     }.items()
     for name in names
 )

@@ -101,6 +101,10 @@ class EvidenceRule(ABC):
         """Name and parameters, as a results file records them."""
         return {"rule": self.name, "guarantee": self.guarantee.value, "margin": self.margin}
 
+    def __repr__(self) -> str:
+        told = ", ".join(f"{k}={v!r}" for k, v in self.describe().items() if k not in ("rule", "guarantee"))
+        return f"{type(self).__name__}({self.patch.size}, {told})"
+
     def _checked(self, maps: EvidenceMaps) -> EvidenceMaps:
         """The maps, if they are evidence that the rule's proof allows."""
         return maps

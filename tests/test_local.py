@@ -1,0 +1,240 @@
+"""Defences on local evidence, from the network to the results file: one pass, small fields, proofs that hold."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import certmask
+from certmask import ClippedBagNet, Defence, LocalClassifier, LocalDefence, RobustMasking
+from certmask.attacks import Budget, Target
+from certmask.certificate import Guarantee
+from certmask.certification import certify_run
+from certmask.data import Framing, in_memory
+from certmask.defences import AnyDefence, defence_from, examine
+from certmask.engine import Engine
+from certmask.errors import CertmaskError, ClassifierError, ResultsError
+from certmask.evidence import Averaging, EvidenceRule
+from certmask.evidence.field import field_from
+from certmask.evidence.maps import LARGEST
+from certmask.results.columns import attack_figures
+from certmask.results.run import read_run
+
+SIDE, PATCH = 16, 3
+COLOURS = torch.eye(3)
+
+
+class ColourNet(nn.Module):
+    """Logits of a cell: how red, green and blue its 3×3 pixels are, every second pixel a cell."""
+
+    def __init__(self, strength: float = 20.0) -> None:
+        super().__init__()
+        self.look = nn.Conv2d(3, 3, 3, stride=2, bias=False)
+        with torch.no_grad():
+            self.look.weight.copy_(strength / 9 * COLOURS[:, :, None, None].expand(-1, -1, 3, 3))
+
+    def local(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.look(images)
+        return maps
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.local(images).mean(dim=(2, 3))
+
+
+def classifier(network: Any = None, **options: Any) -> LocalClassifier:
+    return LocalClassifier(network or ColourNet(), SIDE, **{"batch": 8, "precision": "fp32", **options})
+
+
+def painted(seed: int, other: int) -> Tensor:
+    """A red picture on which ``other`` pixels, chosen at random, are green or blue."""
+    chance = torch.Generator().manual_seed(seed)
+    picture = COLOURS[0][:, None, None].expand(3, SIDE, SIDE).clone()
+    for place in torch.randperm(SIDE * SIDE, generator=chance)[:other].tolist():
+        picture[:, place // SIDE, place % SIDE] = COLOURS[1 + place % 2]
+    return picture
+
+
+PICTURES = torch.stack([painted(seed, other) for seed, other in enumerate((0, 60, 110, 130, 150, 160))])
+LABELS = torch.zeros(len(PICTURES), dtype=torch.long)
+RULES: list[EvidenceRule] = [RobustMasking(PATCH), RobustMasking(PATCH, 0.3), ClippedBagNet(PATCH)]
+
+
+def outcomes(engine: Engine, defence: AnyDefence, pictures: Tensor, labels: Tensor | None = None) -> list[Any]:
+    found = examine(engine, pictures, None if labels is None else labels.tolist(), [defence])
+    return [one.value[0] for one in sorted(found, key=lambda one: one.number)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_no_patch_of_any_plain_colour_changes_a_certified_answer(rule: EvidenceRule) -> None:
+    """Every place, and every corner of the colour cube; on some pictures that are not certified, one of them does."""
+    ready = classifier(batch=64)
+    engine, defence = Engine(ready, []), LocalDefence(rule, ready.fields)
+    clean = outcomes(engine, defence, PICTURES, LABELS)
+    assert {outcome.certified for outcome in clean} == {True, False}
+    corners = list(product(range(SIDE - PATCH + 1), repeat=2))
+    for picture, outcome in zip(PICTURES, clean, strict=True):
+        assert (outcome.passes, outcome.certificate_passes) == (1, 1)
+        attacked = []
+        for colour, (top, left) in product(product((0.0, 1.0), repeat=3), corners):
+            one = picture.clone()
+            one[:, top : top + PATCH, left : left + PATCH] = torch.tensor(colour)[:, None, None]
+            attacked.append(one)
+        answers = {one.label for one in outcomes(engine, defence, torch.stack(attacked))}
+        if outcome.certified:
+            assert answers == {0}
+    assert not clean[-1].certified
+
+
+def test_the_engine_hands_over_what_the_network_says_in_each_cell() -> None:
+    ready = classifier()
+    numbers = ready.numbers(PICTURES)
+    assert numbers.shape == (len(PICTURES), ready.width)
+    assert ready.width == 7 * 7 * 3
+    assert torch.equal(ready.maps(numbers), ColourNet().local(PICTURES).permute(0, 2, 3, 1))
+    assert torch.allclose(ready(PICTURES), ColourNet()(PICTURES).softmax(dim=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_cells_that_give_no_numbers_say_the_least_and_silence_no_others(rule: EvidenceRule) -> None:
+    class Odd(ColourNet):
+        def local(self, images: Tensor) -> Tensor:
+            maps = super().local(images)
+            huge = torch.exp(1000 * torch.relu(0.01 - maps))
+            return maps + (huge - huge)
+
+    ready = classifier(Odd())
+    maps = ready.maps(ready.numbers(PICTURES[1:2]))
+    assert maps.min() == -LARGEST
+    assert (maps > 0).any()
+    (outcome,) = outcomes(Engine(ready, []), LocalDefence(rule, ready.fields), PICTURES[1:2])
+    assert (outcome.label, outcome.alert) == (0, False)
+
+
+def test_only_networks_whose_cells_see_a_known_part_of_the_picture_are_taken() -> None:
+    for odd, reason in (
+        (lambda images: images, "expected a network whose receptive field can be computed"),
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1)), "expected layers whose reach is known"),
+        (nn.Conv2d(3, 1, 3), "expected a map of shape"),
+    ):
+        with pytest.raises(ClassifierError, match=reason):
+            classifier(odd)
+    with pytest.raises(ClassifierError, match="expected one plain view with local evidence, got plain, mirror"):
+        classifier(views=("plain", "mirror"))
+
+
+def test_a_defence_is_for_the_cells_that_it_was_made_for() -> None:
+    wider = nn.Conv2d(3, 3, 5, stride=2)
+    defence = LocalDefence(RobustMasking(PATCH), classifier().fields, "patchguard")
+    with pytest.raises(CertmaskError, match="expected the cells that patchguard was made for, got others"):
+        outcomes(Engine(classifier(wider), []), defence, PICTURES)
+    plain = certmask.Classifier(ColourNet(), SIDE, precision="fp32")
+    with pytest.raises(CertmaskError, match="expected a LocalClassifier for robust masking"):
+        outcomes(Engine(plain, []), defence, PICTURES)
+    with pytest.raises(CertmaskError, match="expected a patch inside the image 16×16, got 17×17"):
+        LocalDefence(RobustMasking(17), classifier().fields)
+    with pytest.raises(CertmaskError, match="expected a rule on local evidence"):
+        LocalDefence(certmask.JuryRecovery(), classifier().fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rule", [*RULES, Averaging(PATCH)], ids=repr)
+def test_what_a_results_file_says_of_a_defence_rebuilds_it(rule: EvidenceRule) -> None:
+    defence = LocalDefence(rule, classifier().fields, "mine")
+    again = defence_from(defence.describe())
+    assert isinstance(again, LocalDefence)
+    assert again.describe() == defence.describe()
+    for own, other in zip(defence.fields, again.fields, strict=True):
+        assert np.array_equal(own.sees, other.sees)
+        assert np.array_equal(field_from(own.describe()).sees, own.sees)
+    for key in ("rule", "fields", "threat"):
+        with pytest.raises(ResultsError):
+            defence_from({**defence.describe(), key: {}, "name": "mine"})
+
+
+def test_a_run_is_recorded_continued_and_attacked(tmp_path: Path) -> None:
+    """The same commands and files as for masks: the undefended network falls, what is certified stays."""
+    ready, path = classifier(), tmp_path / "run.jsonl"
+    rules = {"undefended": Averaging(PATCH), "patchguard": RULES[0], "clipped-bagnet": RULES[2]}
+    defences = [LocalDefence(rule, ready.fields, name) for name, rule in rules.items()]
+    labelled = in_memory((PICTURES, LABELS), Framing())
+    assert labelled is not None
+    certify_run(Engine(ready, []), labelled.spread(3), defences, tmp_path / "some.jsonl")
+    certify_run(Engine(ready, []), labelled, defences, path)
+    before = path.read_bytes()
+    certify_run(Engine(classifier(), []), labelled, defences, path)
+    assert path.read_bytes() == before
+    run = read_run(path)
+    assert run.cover("patchguard") is None
+    lines = {line.defence: line for line in certmask.figures(run)}
+    assert lines["undefended"].certified is None
+    assert lines["patchguard"].certified_as(Guarantee.RECOVERY) is not None
+    assert {line.answer_passes for line in lines.values()} == {1.0}
+    target = Target(path, (PICTURES, LABELS), tmp_path / "attack.jsonl", ready)
+    attempts = target.gauntlet(Budget(images=6, locations=4, steps=12)).attack()
+    found = {line.defence: line for line in attack_figures(attempts)}
+    assert found["undefended"].label_changed
+    for name in ("patchguard", "clipped-bagnet"):
+        assert found[name].attempts >= 8
+        assert (found[name].label_changed, found[name].broken) == (0, 0)
+    uncertified = Target(path, (PICTURES, LABELS), tmp_path / "u.jsonl", ready).uncertified(Budget(images=2, steps=20))
+    assert {row["certified"] for row in uncertified.attack().rows} == {False}
+
+
+def test_votes_that_were_kept_are_not_made_again(tmp_path: Path) -> None:
+    ready = classifier()
+    defences = [LocalDefence(RULES[0], ready.fields, "patchguard")]
+    labelled = in_memory((PICTURES, LABELS), Framing())
+    assert labelled is not None
+    rows = [
+        certify_run(Engine(ready, []), labelled, defences, tmp_path / f"{n}.jsonl", votes=tmp_path / "votes")[1]
+        for n in range(2)
+    ]
+    assert [sum(row["passes"] for row in own) for own in rows] == [len(PICTURES), 0]
+    told = [{row["image"]: row["defences"] for row in own} for own in rows]
+    assert told[0] == told[1]
+
+
+def test_a_deployed_defence_answers_proves_explains_and_is_kept(tmp_path: Path) -> None:
+    shield = Defence(ColourNet(), PATCH, "patchguard", size=SIDE, precision="fp32")
+    proof = shield.certify(PICTURES, LABELS)
+    assert proof.certified_recovery
+    assert proof.certificates[0].holds
+    assert "cells" in repr(shield)
+    assert shield.explain(PICTURES[:1])[0].why() == "one look at the picture, piece by piece"
+    shield.save(tmp_path / "shield.safetensors")
+    same = Defence.load(tmp_path / "shield.safetensors", ColourNet(1.0)), pickle.loads(pickle.dumps(shield))
+    for again in (*same, Defence(ColourNet(), RULES[0], size=SIDE, precision="fp32")):
+        assert torch.equal(again(PICTURES).labels, shield(PICTURES).labels)
+        assert again.certify(PICTURES, LABELS).certificates[0].holds
+    with pytest.raises(CertmaskError, match="expected no rule beside a whole defence"):
+        Defence(ColourNet(), RULES[0], "zoom", size=SIDE)
+
+
+def test_rules_on_evidence_have_none_on_votes_beside_them() -> None:
+    options: dict[str, Any] = {"size": SIDE, "precision": "fp32"}
+    found = certmask.certify(ColourNet(), (PICTURES, LABELS), ["undefended", "patchguard"], PATCH, **options)
+    assert list(found.defences) == ["undefended", "patchguard"]
+    assert found.defences["undefended"]["rule"]["guarantee"] == "none"
+    with pytest.raises(CertmaskError, match=r"expected a rule on local evidence, .* got 'zoom'"):
+        certmask.certify(ColourNet(), (PICTURES, LABELS), ["zoom", "patchguard"], PATCH, **options)
+    with pytest.raises(CertmaskError, match="expected each rule once"):
+        certmask.certify(ColourNet(), (PICTURES, LABELS), [RULES[0], "patchguard"], PATCH, **options)
+
+
+def test_the_margin_bounds_how_far_sums_of_evidence_move() -> None:
+    ready = classifier()
+    numbers = ready.numbers(PICTURES)
+    moved = numbers + 0.01 * torch.randn(numbers.shape, generator=torch.Generator().manual_seed(0))
+    margin, chance = ready.moved(numbers, moved), np.random.default_rng(0)
+    change = (ready.maps(moved) - ready.maps(numbers)).double()
+    for _ in range(200):
+        cells = [torch.from_numpy(chance.random(ready.cells) < 0.5) for _ in range(2)]
+        first, second = (change[:, own].sum(dim=1) for own in cells)
+        assert (first[:, :, None] - second[:, None, :]).abs().max() <= margin
+    assert ready.moved(numbers, numbers) == 0
