@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from certmask.backends import is_compilable
 from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
 from certmask.training.augmentation import greedy_cutout, random_cutout, random_shift, random_window
@@ -43,6 +44,7 @@ class Trainer:
     ) -> None:
         self.device = torch.device(device)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        compiled = compiled and is_compilable(model)
         self.network: nn.Module = torch.compile(self.model) if compiled else self.model  # type: ignore[assignment]
         self.lessons, self.recipe, self.folder = lessons, recipe, folder
         self.shift, self.scale, self.fill = (
