@@ -117,7 +117,7 @@ class Defence:
         the masks that suit the rule; or a whole defence without a model, such as ``load_defence`` reads; or a rule on
         the local evidence of a network with a small receptive field, such as ``RobustMasking(32)``
     rule: how votes become an answer, a rule or its name on the command line; ``JuryRecovery()`` if none is given
-    fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's mean if none is given
+    fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's own if none is given
     progress: called with the number of passes after every batch
     Everything else (``mean``, ``std``, ``device``, ``precision``, …) goes to ``Classifier``.
     """

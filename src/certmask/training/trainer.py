@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import Colour
+from certmask.backends import is_compilable
+from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
 from certmask.training.augmentation import greedy_cutout, random_cutout, random_shift, random_window
 from certmask.training.lessons import Lessons
@@ -43,10 +44,12 @@ class Trainer:
     ) -> None:
         self.device = torch.device(device)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        compiled = compiled and is_compilable(model)
         self.network: nn.Module = torch.compile(self.model) if compiled else self.model  # type: ignore[assignment]
         self.lessons, self.recipe, self.folder = lessons, recipe, folder
-        self.fill = torch.tensor(mean, device=self.device).view(1, 3, 1, 1)
-        self.scale = torch.tensor(std, device=self.device).view(1, 3, 1, 1)
+        self.shift, self.scale, self.fill = (
+            torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill_for(model, mean))
+        )
         self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
         self.history: History = []
@@ -115,7 +118,7 @@ class Trainer:
         return nn.functional.cross_entropy(self._logits(images).float(), labels, reduction="none")
 
     def _logits(self, images: Tensor, network: nn.Module | None = None) -> Tensor:
-        normal = ((images - self.fill) / self.scale).contiguous(memory_format=torch.channels_last)
+        normal = ((images - self.shift) / self.scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
             logits: Tensor = (network or self.network)(normal)
         return logits
