@@ -35,6 +35,7 @@ from certmask.evidence import (
 )
 from certmask.evidence.maps import LARGEST, ONE, largest, sums
 from certmask.geometry import IntArray
+from certmask.zoo.bagnet import BagNet, LocalLogits
 
 torch.set_num_threads(1)
 
@@ -131,22 +132,9 @@ class WrittenTwice(nn.Module):
         return y
 
 
-def bagnet(kernels: tuple[int, int, int, int], blocks: int = 2) -> nn.Module:
-    """BagNet's layers (Brendel & Bethge 2019), with few blocks and channels: strides 2, 2, 2, 1 and no padding."""
-    layers: list[nn.Module] = [
-        nn.Conv2d(3, 2, 1, bias=False),
-        nn.Conv2d(2, 2, 3, bias=False),
-        nn.BatchNorm2d(2),
-        nn.ReLU(),
-    ]
-    for kernel, stride in zip(kernels, (2, 2, 2, 1), strict=True):
-        for block in range(blocks):
-            own, step = (kernel, stride) if block == 0 else (1, 1)
-            branch = nn.Sequential(
-                nn.Conv2d(2, 2, 1, bias=False), nn.ReLU(True), nn.Conv2d(2, 2, own, step, bias=False), nn.BatchNorm2d(2)
-            )
-            layers.append(Residual(branch, nn.Conv2d(2, 2, 1, step, bias=False) if step > 1 else nn.Identity()))
-    return nn.Sequential(*layers).eval()
+def bagnet(field: int) -> nn.Module:
+    """A BagNet with few blocks and channels, whose output are its local logits."""
+    return LocalLogits(BagNet(field, 3, width=2, blocks=(2, 2, 2, 2)).eval())
 
 
 NETWORKS: dict[str, nn.Module] = {
@@ -167,7 +155,7 @@ NETWORKS: dict[str, nn.Module] = {
     "side by side": nn.Sequential(Beside(nn.Conv2d(3, 2, 1), nn.Conv2d(3, 2, 3, padding=1)), nn.Conv2d(4, 2, 2, 2)),
     "norms of channels": nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), ChannelNorm(4), nn.SiLU()),
     "written to under another name": WrittenTwice(),
-    "bagnet 9": bagnet((3, 3, 1, 1)),
+    "bagnet 9": bagnet(9),
 }
 
 
@@ -314,12 +302,10 @@ def test_branches_of_two_strides_are_an_error() -> None:
         receptive_field(network, (4, 4))
 
 
-@pytest.mark.parametrize(
-    ("kernels", "size", "cells"), [((3, 3, 1, 1), 9, 5), ((3, 3, 3, 1), 17, 6), ((3, 3, 3, 3), 33, 8)]
-)
-def test_bagnets_on_224_pixels(kernels: tuple[int, int, int, int], size: int, cells: int) -> None:
+@pytest.mark.parametrize(("size", "cells"), [(9, 5), (17, 6), (33, 8)])
+def test_bagnets_on_224_pixels(size: int, cells: int) -> None:
     """Fields of 9, 17 and 33 pixels every 8; a 32 pixel patch touches at most ⌈(p + r − 1)/s⌉ cells along an axis."""
-    fields = receptive_field(bagnet(kernels), (224, 224))
+    fields = receptive_field(bagnet(size), (224, 224))
     assert [(field.size, field.stride, field.start) for field in fields] == [(size, 8, 0)] * 2
     for sets in touched(32, fields):
         assert sets.sum(axis=1).max() == cells == -(-(32 + size - 1) // 8)

@@ -28,6 +28,8 @@ from certmask.views import PLAIN, checked_views, turned
 UNKNOWN = "unknown"
 """The weights of a plain callable."""
 Colour = tuple[float, float, float]
+HIDDEN = -1.0
+"""What stands in every channel of a hidden pixel for a network that is told so: no photo has it, none can forge it."""
 T = TypeVar("T")
 _ONE_MODE = RLock()
 """torch has one float32 mode for all threads, so they take turns to start kernels in theirs."""
@@ -44,7 +46,8 @@ class Classifier:
             normalized images and gives logits ``[n, classes]``, alone, as ``.logits``, as ``["logits"]``, or as the
             first of a tuple in which nothing else could be the logits.
         size: height and width of the input, or one number for a square.
-        mean: colour that is subtracted from an image, per channel; what masks hide is painted with it.
+        mean: colour that is subtracted from an image, per channel; what masks hide is painted with it, unless the
+            network has ``told = True``: it is handed ``HIDDEN`` there, and normalizes by itself (mean 0, std 1).
         std: what the difference is then divided by, per channel.
         classes: how many there are; None asks the model.
         class_names: one for each class; None calls them 0, 1, 2 …
@@ -59,6 +62,7 @@ class Classifier:
             of several the mean of the probabilities is taken. Each costs a pass. What a mask hides is hidden in all.
 
     ``grid`` is the side of the square tokens into which a network cuts its input, as far as its layers tell; else 1.
+    ``fill`` is what masks paint; ``told`` says whether the network knows it from any colour.
     """
 
     def __init__(
@@ -94,12 +98,19 @@ class Classifier:
             raise ClassifierError(f"expected std of three positive numbers, got {std!r}")
         self.views = checked_views(views)
         self.name = name or type(model).__name__
+        self.told = is_told(model)
+        self.fill = fill_for(model, self.mean)
+        if self.told and (self.mean, self.std) != ((0.0,) * 3, (1.0,) * 3):
+            raise ClassifierError(
+                f"expected mean 0 and std 1 for {self.name}, which is told what is hidden and normalizes by itself, "
+                f"got mean {self.mean} and std {self.std}"
+            )
         self.grid = token_side(model, self.size) if isinstance(model, nn.Module) else 1
         self.weights = weights_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else UNKNOWN
         self.backend = backend
         compilable = self.device.type == "cuda" and _convertible(model) and bool(compile_options())
-        self.compiled = compilable if compiled is None else compiled
+        self.compiled = is_compilable(model) and (compilable if compiled is None else compiled)
         self._shift = torch.tensor(self.mean, device=self.device).view(1, 3, 1, 1)
         self._scale = torch.tensor(self.std, device=self.device).view(1, 3, 1, 1)
         self.batch = batch or best_batch(self.device)
@@ -331,6 +342,21 @@ def checked_colour(colour: Any, what: str) -> Colour:
     if not all(map(isfinite, (red, green, blue))):
         raise ClassifierError(f"expected {what} of three finite numbers, got {colour!r}")
     return red, green, blue
+
+
+def is_told(model: object) -> bool:
+    """Whether a network is told what is hidden, and tells it from any colour."""
+    return getattr(model, "told", False) is True
+
+
+def fill_for(model: object, mean: Colour) -> Colour:
+    """What masks paint for a model: its mean colour, or ``HIDDEN`` if it is told."""
+    return (HIDDEN, HIDDEN, HIDDEN) if is_told(model) else mean
+
+
+def is_compilable(model: object) -> bool:
+    """Whether a network may be compiled at all: one with ``compilable = False`` branches on what it is shown."""
+    return getattr(model, "compilable", True) is not False
 
 
 def fill_colour(fill: Any) -> Colour | None:

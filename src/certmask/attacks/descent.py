@@ -58,7 +58,7 @@ class Surrogate:
         self._leaking: dict[Cover, IntArray] = {}
         self._shift, self._scale, self._fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
-            for colour in (classifier.mean, classifier.std, classifier.mean if fill is None else fill)
+            for colour in (classifier.mean, classifier.std, classifier.fill if fill is None else fill)
         )
 
     def numbers(self, cover: Cover) -> IntArray:

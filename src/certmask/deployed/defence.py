@@ -113,7 +113,7 @@ class Defence:
     cover: the masks, made for a threat and for the size of the model's input; or the patch alone, such as ``32``: then
         the masks that suit the rule; or a whole defence without a model, such as ``load_defence`` reads
     rule: how votes become an answer, a rule or its name on the command line; ``JuryRecovery()`` if none is given
-    fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's mean if none is given
+    fill: the colour of the masks, three numbers in [0, 1] or one for a grey; the classifier's own if none is given
     progress: called with the number of passes after every batch
     Everything else (``mean``, ``std``, ``device``, ``precision``, …) goes to ``Classifier``.
     """

@@ -80,7 +80,7 @@ def certify(
     margin: for rules given by name, in what each reads; ``auto`` measures it on some of the photos
     framing: how photos become the model's input, or the share that a centre crop keeps; None takes what belongs to a
         model that was given by name, else 0.875
-    fill: the colour of the masks, or one number for a grey; None takes the classifier's mean
+    fill: the colour of the masks, or one number for a grey; None takes the classifier's own
     votes: a folder to keep votes in
     progress: called with ``"passes"`` or ``"images"`` and how many more are done
     Everything else (``size``, ``mean``, ``std``, ``device``, ``class_names``, …) goes to ``Classifier``.

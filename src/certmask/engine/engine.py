@@ -110,7 +110,7 @@ class Engine:
     ) -> None:
         self.classifier, self.progress = classifier, progress
         self.memory = _room_for_votes(classifier.device) if memory is None else memory
-        self.fill: Colour = classifier.mean if fill is None else fill
+        self.fill: Colour = classifier.fill if fill is None else fill
         self.forward = Forward(classifier, covers, self.fill, together)
         masks = self.forward.masks
         self.passes = Passes(len(masks))

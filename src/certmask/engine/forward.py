@@ -31,7 +31,11 @@ class Forward:
     """
 
     def __init__(self, classifier: Classifier, covers: Sequence[Cover], fill: Colour, together: int = 2) -> None:
-        if len(fill) != 3 or not all(0 <= c <= 1 for c in fill):
+        if classifier.told and tuple(fill) != classifier.fill:
+            raise ClassifierError(
+                f"expected the fill {classifier.fill} for {classifier.name}, which is told what is hidden, got {fill}"
+            )
+        if not classifier.told and (len(fill) != 3 or not all(0 <= c <= 1 for c in fill)):
             raise ClassifierError(f"expected a fill colour of three numbers in [0, 1], got {fill}")
         self.classifier = classifier
         self.masks = MaskTable(covers, classifier.size, classifier.device)

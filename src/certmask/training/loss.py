@@ -12,6 +12,7 @@ from certmask.errors import UsageError
 from certmask.evidence import hypotheses, receptive_field
 from certmask.threat import Patch, Size
 from certmask.training.recipe import PROVABLE, Recipe
+from certmask.zoo.bagnet import LocalLogits
 
 
 class Loss(Protocol):
@@ -55,7 +56,7 @@ class Provable:
 
     def __init__(self, model: nn.Module, size: Size, patch: Patch | Size | int) -> None:
         self.forward: Callable[[Tensor], Tensor] = model.local  # type: ignore[assignment]
-        sets = hypotheses(patch, receptive_field(LocalMap(model).eval(), size))
+        sets = hypotheses(patch, receptive_field(LocalLogits(model.eval()), size))
         self.rows, self.columns = (torch.from_numpy(w).float() for w in (sets.window_rows, sets.window_columns))
 
     def logits(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -74,18 +75,6 @@ class Provable:
         """The largest sum over a window of each map ``[n, maps, rows, columns]``."""
         rows, columns = self.rows.to(evidence.device), self.columns.to(evidence.device)
         return (rows @ evidence @ columns.T).amax(dim=(2, 3))
-
-
-class LocalMap(nn.Module):
-    """The local logits of a network as a network of their own."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        local: Tensor = self.model.local(images)  # type: ignore[operator]
-        return local
 
 
 def check_recipe(recipe: Recipe, model: nn.Module, size: Size) -> None:

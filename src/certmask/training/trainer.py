@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import Colour
+from certmask.classifier import Colour, fill_for, is_compilable
 from certmask.errors import CertmaskError
 from certmask.training.augmentation import greedy_cutout, random_band, random_cutout, random_shift, random_window
 from certmask.training.lessons import Lessons
@@ -21,7 +21,6 @@ from certmask.training.recipe import Recipe
 
 History = list[dict[str, float]]
 CHECK_BATCH = 256
-HIDDEN = -1.0
 
 
 class Trainer:
@@ -46,11 +45,11 @@ class Trainer:
         self.device = torch.device(device)
         self.loss = loss_of(recipe, model, lessons.size)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        compiled = compiled and is_compilable(model)
         self.network: Callable[[Tensor], Tensor] = torch.compile(self.loss.forward) if compiled else self.loss.forward
         self.lessons, self.recipe, self.folder = lessons, recipe, folder
-        fill = (HIDDEN,) * 3 if getattr(model, "told", False) else mean
-        self.mean, self.scale, self.fill = (
-            torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill)
+        self.shift, self.scale, self.fill = (
+            torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill_for(model, mean))
         )
         self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
@@ -123,7 +122,7 @@ class Trainer:
         return nn.functional.cross_entropy(self.loss.logits(self._outputs(images), labels), labels, reduction="none")
 
     def _outputs(self, images: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        normal = ((images - self.mean) / self.scale).contiguous(memory_format=torch.channels_last)
+        normal = ((images - self.shift) / self.scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
             return (network or self.network)(normal)
 

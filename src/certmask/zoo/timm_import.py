@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from certmask.zoo.variants import register
+from certmask.zoo.register import register
 
 _MISSING = "operator torchvision::nms does not exist"
 _declared: list[Any] = []

@@ -1,4 +1,4 @@
-"""Architectures that timm does not have, registered with it under their own names."""
+"""ResNets that timm does not have."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 class CifarResNet(nn.Module):
-    """ResNet for 32×32 (He et al. 2016): three stages of ``blocks`` basic blocks, 6·blocks + 2 layers."""
+    """ResNet for 32×32 (He et al. 2016): stages of ``blocks`` basic blocks; three have 6·blocks + 2 layers."""
 
-    def __init__(self, blocks: int, width: int, num_classes: int) -> None:
+    def __init__(self, blocks: int, width: int, num_classes: int, *, stages: int = 3, colours: int = 3) -> None:
         super().__init__()
         basic: Any = import_module("timm.models.resnet").BasicBlock
         self.num_classes = num_classes
-        self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(True))
-        stages, channels = [], width
-        for stage in range(3):
+        first = nn.Conv2d(colours, width, 3, padding=1, bias=False)
+        self.stem = nn.Sequential(first, nn.BatchNorm2d(width), nn.ReLU(True))
+        layers, channels = [], width
+        for stage in range(stages):
             planes = width << stage
             for block in range(blocks):
                 stride = 2 if stage and not block else 1
                 shortcut = None if channels == planes else _shortcut(channels, planes, stride)
-                stages.append(basic(channels, planes, stride, shortcut))
+                layers.append(basic(channels, planes, stride, shortcut))
                 channels = planes
-        self.blocks = nn.Sequential(*stages)
+        self.blocks = nn.Sequential(*layers)
         self.fc = nn.Linear(channels, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        """``[n, 3, 32, 32]`` (or larger) to logits ``[n, classes]``."""
+        """``[n, colours, 32, 32]`` (or larger) to logits ``[n, classes]``."""
         logits: Tensor = self.fc(self.blocks(self.stem(images)).mean(dim=(2, 3)))
         return logits
 
@@ -45,7 +46,8 @@ def _shortcut(channels: int, planes: int, stride: int) -> nn.Sequential:
 
 def resnet26w2_cifar(pretrained: bool = False, num_classes: int = 10, **_: Any) -> nn.Module:
     """26 layers, twice as wide as the first CIFAR-10 ResNets: 1.5 million weights."""
-    return _with_config(CifarResNet(4, 32, num_classes), "resnet26w2_cifar", pretrained)
+    network = CifarResNet(4, 32, num_classes)
+    return with_config(network, "resnet26w2_cifar", default_cfgs["resnet26w2_cifar"], pretrained)
 
 
 def resnet50_v1(pretrained: bool = False, num_classes: int = 1000, **options: Any) -> nn.Module:
@@ -53,7 +55,7 @@ def resnet50_v1(pretrained: bool = False, num_classes: int = 1000, **options: An
     model: Any = import_module("timm").create_model("resnet50", num_classes=num_classes, **options)
     for stage in (model.layer2, model.layer3, model.layer4):
         stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
-    return _with_config(model, "resnet50_v1", pretrained)
+    return with_config(model, "resnet50_v1", default_cfgs["resnet50_v1"], pretrained)
 
 
 default_cfgs: dict[str, dict[str, Any]] = {
@@ -64,16 +66,9 @@ default_cfgs: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _with_config(model: nn.Module, name: str, pretrained: bool) -> nn.Module:
+def with_config(model: nn.Module, name: str, config: dict[str, Any], pretrained: bool) -> nn.Module:
+    """The model as timm wants it; an error where its weights are to be downloaded, which nobody offers."""
     if pretrained:
         raise ValueError(f"{name} has no weights to download: give a local file")
-    model.pretrained_cfg = default_cfgs[name]  # type: ignore[assignment]
+    model.pretrained_cfg = config  # type: ignore[assignment]
     return model
-
-
-def register() -> None:
-    """Make the names known to timm, once."""
-    timm, registry = import_module("timm"), import_module("timm.models")
-    for build in (resnet26w2_cifar, resnet50_v1):
-        if not timm.is_model(build.__name__):
-            registry.register_model(build)
