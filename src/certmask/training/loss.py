@@ -73,8 +73,8 @@ class Provable:
 
     def _strongest(self, evidence: Tensor) -> Tensor:
         """The largest sum over a window of each map ``[n, maps, rows, columns]``."""
-        rows, columns = self.rows.to(evidence.device), self.columns.to(evidence.device)
-        return (rows @ evidence @ columns.T).amax(dim=(2, 3))
+        self.rows, self.columns = self.rows.to(evidence.device), self.columns.to(evidence.device)
+        return (self.rows @ evidence @ self.columns.T).amax(dim=(2, 3))
 
 
 def check_recipe(recipe: Recipe, model: nn.Module, size: Size) -> None:
