@@ -148,6 +148,7 @@ class Lesson:
     """One batch of bright pictures."""
 
     dataset: Any = None
+    size = (24, 24)
     labels = torch.zeros(4, dtype=torch.long)
 
     def batches(self, order: Tensor, batch: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:

@@ -29,7 +29,19 @@ def train(
     crop: Annotated[
         float | None, typer.Option("--crop", help="Share of the photo that is kept; default: the model's own.")
     ] = None,
-    cutout: Annotated[str, typer.Option("--cutout", help="none, random (the paper's) or greedy.")] = "random",
+    cutout: Annotated[
+        str,
+        typer.Option("--cutout", help="none, random (the paper's), greedy, or bands: all but a column band is hidden."),
+    ] = "random",
+    band: Annotated[
+        int | None, typer.Option("--band", min=1, help="Width in pixels of what --cutout bands leaves.")
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(
+            "--loss", help="plain, or provable: PatchGuard's, against --patch, for networks with local logits."
+        ),
+    ] = "plain",
     epochs: Annotated[int, typer.Option("--epochs", min=1)] = 10,
     batch: Annotated[int, typer.Option("--batch", min=1)] = 64,
     rate: Annotated[float | None, typer.Option("--rate", help="Default: 0.001 for ViT and MLP, else 0.01.")] = None,
@@ -43,7 +55,8 @@ def train(
     shift: Annotated[int, typer.Option("--shift", help="Most pixels by which a photo is moved.")] = 0,
     seed: Annotated[int, typer.Option("--seed")] = 0,
     patch: Annotated[
-        str | None, typer.Option("--patch", help="Patch of the final figures; default: 1/7 of the side.")
+        str | None,
+        typer.Option("--patch", help="Patch of the final figures and of --loss provable; default: 1/7 of the side."),
     ] = None,
     images: Annotated[int, typer.Option("--images", min=1, help="Held-out photos for the certified figures.")] = 500,
     precision: Annotated[str, typer.Option("--precision", help="Of the certified figures; see `certify`.")] = "auto",
@@ -51,7 +64,10 @@ def train(
     compile: Annotated[bool, typer.Option("--compile", help="Compile the network: worth it on a GPU.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Train with occlusion (Cutout), write a checkpoint with its card, and measure what it certifies."""
+    """Train for certificates, by default with Cutout, write a checkpoint with its card, and measure what it certifies.
+
+    Bands are for smoothing, the provable loss for PatchGuard.
+    """
     from certmask.cli.choices import check_engine_room, pick_device
     from certmask.cli.console import out as console
     from certmask.cli.console import telling
@@ -59,10 +75,12 @@ def train(
     from certmask.cli.sizes import make_patch, parse_size
     from certmask.cli.usage import asked_rightly
     from certmask.data import Framing, class_folders, load_dataset
-    from certmask.training import Exam, Recipe, paper_rate, starting_point, train_and_examine
+    from certmask.training import Exam, Recipe, check_recipe, paper_rate, starting_point, train_and_examine
     from certmask.zoo import card_of
 
     plain = card_of(model)
+    size, device = parse_size(image, "image") if image else None, pick_device(device)
+    exam = Exam(make_patch(patch, size or plain.size), images, precision)
     with asked_rightly():
         recipe = Recipe(
             epochs=epochs,
@@ -78,15 +96,17 @@ def train(
             smoothing=smoothing,
             zoom=zoom,
             shift=shift,
+            band=band,
+            loss=loss,
+            patch=exam.patch.size if loss == "provable" else None,
         )
         framing = Framing(plain.crop if crop is None else crop)
-    size, device = parse_size(image, "image") if image else None, pick_device(device)
-    exam = Exam(make_patch(patch, size or plain.size), images, precision)
     check_engine_room("torch", precision, device)
     check_folder(out)
     classes = class_folders(data)
     sets = [load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation)]
     network, card = starting_point(model, classes, size, weights=weights, pretrained=pretrained, seed=seed)
+    check_recipe(recipe, network, card.size)
     height, width = card.size
     console.print(f"{card.architecture} at {height}×{width}, {len(sets[0])} photos of {len(classes)} classes, {device}")
     lessons, held_out = (_read(dataset, card.size) for dataset in sets)
@@ -107,10 +127,9 @@ def _print_epoch(entry: dict[str, float], recipe: Recipe) -> None:
     from certmask.cli.console import out
     from certmask.results.kinds import percent
 
-    out.print(
-        f"epoch {entry['epoch']:.0f}/{recipe.epochs}: loss {entry['loss']:.4f}, "
-        f"training {percent(entry['training_accuracy'])} %, validation {percent(entry['validation_accuracy'])} %"
-    )
+    shares = {name.removesuffix("_accuracy"): share for name, share in entry.items() if name.endswith("_accuracy")}
+    words = ", ".join(f"{name.replace('_', ' ')} {percent(share)} %" for name, share in shares.items())
+    out.print(f"epoch {entry['epoch']:.0f}/{recipe.epochs}: loss {entry['loss']:.4f}, {words}")
 
 
 def _print_figures(card: Card, folder: Path) -> None:
@@ -118,11 +137,13 @@ def _print_figures(card: Card, folder: Path) -> None:
     from certmask.results.kinds import percent
 
     metrics = card.metrics
+    proved = [(name.split("_", 2)[1:], share) for name, share in metrics.items() if name.startswith("certified_")]
+    certified = ", ".join(
+        f"certified {guarantee} ({how.replace('_', ' ')}) {percent(share)} %" for (guarantee, how), share in proved
+    )
     out.print(
         f"{metrics['images']} held-out photos, {'×'.join(map(str, metrics['patch']))} patch: "
-        f"clean {percent(metrics['clean_accuracy'])} %, "
-        f"certified detection (one mask) {percent(metrics['certified_detection_one_mask'])} %, "
-        f"certified recovery (two masks) {percent(metrics['certified_recovery_two_masks'])} %\n"
+        f"clean {percent(metrics['clean_accuracy'])} %, {certified}\n"
         f"saved in {folder / 'model.safetensors'}, with its card, curves.png and figures.jsonl"
     )
 

@@ -107,14 +107,14 @@ def paint_votes(
 
 
 def draw_curves(history: Sequence[dict[str, float]], title: str, path: Path) -> None:
-    """Left: training loss. Right: accuracy on (occluded) training and (clean) validation photos."""
+    """Left: training loss. Right: accuracy on (occluded) training and on validation photos, as its name says."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [entry["epoch"] for entry in history]
     left.plot(epochs, [entry["loss"] for entry in history], marker="o", color=PALETTE[0])
     left.set(xlabel="epoch", ylabel="training loss (nats)")
-    for number, key in enumerate(("training_accuracy", "validation_accuracy")):
-        if key in history[0]:
+    for number, kind in enumerate(("training", "validation")):
+        for key in (name for name in history[0] if name.startswith(kind)):
             shares = [100 * entry[key] for entry in history]
             right.plot(epochs, shares, marker="o", color=PALETTE[number], label=key.replace("_", " "))
     right.set(xlabel="epoch", ylabel="accuracy (%)")

@@ -1,7 +1,8 @@
-"""Occlusion training: Cutout, greedy Cutout, the paper's schedule."""
+"""Training for certificates: Cutout, greedy Cutout, bands, PatchGuard's provable loss, the paper's schedule."""
 
 from certmask.training.course import Exam, train_and_examine
 from certmask.training.lessons import Lessons, LessonsInMemory, LessonStream, read_lessons
+from certmask.training.loss import check_recipe
 from certmask.training.recipe import CUTOUTS, Recipe, paper_rate
 from certmask.training.start import starting_point
 from certmask.training.trainer import Trainer
@@ -14,6 +15,7 @@ __all__ = [
     "LessonsInMemory",
     "Recipe",
     "Trainer",
+    "check_recipe",
     "paper_rate",
     "read_lessons",
     "starting_point",

@@ -1,6 +1,6 @@
 """What a training batch goes through, on its device: random windows, shifts, and Cutout.
 
-Cutout blanks squares, so that a masked picture is nothing new to the network.
+Cutout blanks squares, or all but a band, so that a masked picture is nothing new to the network.
 """
 
 from __future__ import annotations
@@ -53,6 +53,14 @@ def random_cutout(images: Tensor, recipe: Recipe, fill: Tensor, chance: torch.Ge
         y, x = torch.rand(2, len(images), generator=chance).to(images.device)
         images = blank_square(images, (y * height).long() - side // 2, (x * width).long() - side // 2, side, fill)
     return images
+
+
+def random_band(images: Tensor, band: int, fill: Tensor, chance: torch.Generator) -> Tensor:
+    """All but one column band of each image blanked, wherever it is; a band goes on at the opposite border."""
+    width = images.shape[3]
+    left = torch.randint(width, (len(images), 1), generator=chance).to(images.device)
+    shown = (torch.arange(width, device=images.device) - left) % width < band
+    return torch.where(shown[:, None, None], images, fill)
 
 
 @torch.no_grad()

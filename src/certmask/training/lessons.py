@@ -21,6 +21,7 @@ class Lessons(Protocol):
     """Labelled photos that can be walked through in any order, and the data set that they come from."""
 
     dataset: Dataset
+    size: Size
     labels: Tensor
 
     def batches(self, order: Tensor, batch: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
@@ -32,7 +33,7 @@ class LessonsInMemory:
     """A data set as bytes, ``[n, 3, height, width]``; a GPU keeps its own copy."""
 
     def __init__(self, dataset: Dataset, size: Size, progress: Callable[[int], None]) -> None:
-        self.dataset = dataset
+        self.dataset, self.size = dataset, size
         self.pixels = torch.empty(len(dataset), 3, *size, dtype=torch.uint8)
         for number, image in enumerate(dataset.tensors(size)):
             self.pixels[number] = (image * 255).round().to(torch.uint8)

@@ -6,9 +6,13 @@ import math
 from dataclasses import dataclass
 
 from certmask.errors import CertmaskError
+from certmask.threat import Size, checked_patch, checked_size
 
-CUTOUTS = ("none", "random", "greedy")
-ALLOWED = {"cutout": CUTOUTS, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine")}
+BANDS = "bands"
+CUTOUTS = ("none", "random", "greedy", BANDS)
+PROVABLE = "provable"
+LOSSES = ("plain", PROVABLE)
+ALLOWED = {"cutout": CUTOUTS, "loss": LOSSES, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine")}
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,8 @@ class Recipe:
     """SGD with momentum, the rate divided by 10 every 5 epochs, two Cutout squares of 128 px at 224 (scaled).
 
     ``zoom`` is the smallest share of a side that a random window keeps (1: all of it), ``shift`` the most pixels by
-    which a photo is moved, ``warm_up`` counts epochs.
+    which a photo is moved, ``warm_up`` counts epochs. With ``cutout="bands"`` every picture shows one column band of
+    ``band`` pixels; ``loss="provable"`` is PatchGuard's, against a ``patch``.
     """
 
     epochs: int = 10
@@ -39,6 +44,9 @@ class Recipe:
     smoothing: float = 0.0
     zoom: float = 1.0
     shift: int = 0
+    band: int | None = None
+    loss: str = "plain"
+    patch: Size | int | None = None
 
     def __post_init__(self) -> None:
         for name, known in ALLOWED.items():
@@ -55,6 +63,26 @@ class Recipe:
                 "expected zoom in (0, 1], smoothing in [0, 1), warm-up of at most all epochs and shift of at least 0, "
                 f"got {self.zoom}, {self.smoothing}, {self.warm_up} and {self.shift}"
             )
+        self._check_band()
+        self._check_patch()
+
+    def _check_band(self) -> None:
+        if (self.cutout == BANDS) != (self.band is not None):
+            raise CertmaskError(
+                f"expected a band for the cutout {BANDS}, and for no other, got {self.band} for {self.cutout}"
+            )
+        if self.band is not None:
+            checked_size((1, self.band), "band")
+
+    def _check_patch(self) -> None:
+        if (self.loss == PROVABLE) != (self.patch is not None):
+            raise CertmaskError(
+                f"expected a patch for the {PROVABLE} loss, and for no other, got {self.patch} for the {self.loss} loss"
+            )
+        if self.patch is not None:
+            checked_patch(self.patch)
+            if self.cutout == BANDS:
+                raise CertmaskError(f"expected the {PROVABLE} loss on pictures, got it on the cutout {BANDS}")
 
     def rate_at(self, epoch: float) -> float:
         """The rate after so many epochs, a fraction of one included."""

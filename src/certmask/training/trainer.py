@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from certmask.backends import is_compilable
 from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
-from certmask.training.augmentation import greedy_cutout, random_cutout, random_shift, random_window
+from certmask.training.augmentation import greedy_cutout, random_band, random_cutout, random_shift, random_window
 from certmask.training.lessons import Lessons
+from certmask.training.loss import loss_of
 from certmask.training.recipe import Recipe
 
 History = list[dict[str, float]]
@@ -43,9 +44,10 @@ class Trainer:
         origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.device = torch.device(device)
+        self.loss = loss_of(recipe, model, lessons.size)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         compiled = compiled and is_compilable(model)
-        self.network: nn.Module = torch.compile(self.model) if compiled else self.model  # type: ignore[assignment]
+        self.network: Callable[[Tensor], Tensor] = torch.compile(self.loss.forward) if compiled else self.loss.forward
         self.lessons, self.recipe, self.folder = lessons, recipe, folder
         self.shift, self.scale, self.fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill_for(model, mean))
@@ -60,7 +62,7 @@ class Trainer:
         while len(self.history) < self.recipe.epochs:
             entry = self._epoch(len(self.history))
             if held_out is not None:
-                entry["validation_accuracy"] = self.accuracy(held_out)
+                entry[self.loss.accuracy] = self.accuracy(held_out)
             self.history.append(entry)
             self._save()
             progress(entry)
@@ -78,8 +80,9 @@ class Trainer:
         for step, (images, labels) in enumerate(self.lessons.batches(order, self.recipe.batch, self.device)):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.rate_at(epoch + step / steps)
-            logits = self._logits(self._occluded(self._varied(images, chance), labels, chance))
-            loss = nn.functional.cross_entropy(logits.float(), labels, label_smoothing=self.recipe.smoothing)
+            shown = self._occluded(self._varied(images, chance), labels, chance)
+            logits = self.loss.logits(self._outputs(shown), labels)
+            loss = nn.functional.cross_entropy(logits, labels, label_smoothing=self.recipe.smoothing)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -106,6 +109,8 @@ class Trainer:
     def _occluded(self, images: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
         if self.recipe.cutout == "random":
             return random_cutout(images, self.recipe, self.fill, chance)
+        if self.recipe.band is not None:
+            return random_band(images, self.recipe.band, self.fill, chance)
         if self.recipe.cutout == "greedy":
             self.model.eval()
             images = greedy_cutout(images, lambda tried: self._losses(tried, labels), self.recipe, self.fill, chance)
@@ -115,24 +120,26 @@ class Trainer:
     def _losses(self, images: Tensor, labels: Tensor) -> Tensor:
         """One loss per image of a batch that holds several copies of the labelled one."""
         labels = labels.repeat(len(images) // len(labels))
-        return nn.functional.cross_entropy(self._logits(images).float(), labels, reduction="none")
+        return nn.functional.cross_entropy(self.loss.logits(self._outputs(images), labels), labels, reduction="none")
 
-    def _logits(self, images: Tensor, network: nn.Module | None = None) -> Tensor:
+    def _outputs(self, images: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         normal = ((images - self.shift) / self.scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits: Tensor = (network or self.network)(normal)
-        return logits
+            return (network or self.network)(normal)
 
     @torch.inference_mode()
     def accuracy(self, lessons: Lessons) -> float:
-        """Share of photos classified rightly, without any mask."""
+        """Share of photos answered rightly, without any mask; of a network for bands, on one band of each.
+
+        The bands are drawn by the recipe's seed, the same after every epoch.
+        """
         self.model.eval()
-        order = torch.arange(len(lessons.labels))
-        right = [
-            (self._logits(images, self.model).argmax(dim=1) == labels).sum()
-            for images, labels in lessons.batches(order, CHECK_BATCH, self.device)
-        ]
-        return torch.stack(right).sum().item() / len(order)
+        order, right = torch.arange(len(lessons.labels)), torch.zeros((), device=self.device)
+        chance = torch.Generator().manual_seed(self.recipe.seed)
+        for images, labels in lessons.batches(order, CHECK_BATCH, self.device):
+            shown = images if self.recipe.band is None else random_band(images, self.recipe.band, self.fill, chance)
+            right += (self.loss.scores(self._outputs(shown, self.loss.forward)).argmax(dim=1) == labels).sum()
+        return right.item() / len(order)
 
     def _save(self) -> None:
         """Write the state beside the old one, then put it in its place: a kill leaves one of them whole."""
