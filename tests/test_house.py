@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "classifier": ("threat", "backends", "company", "views"),
     "passes": CORE,
     "votes": (*CORE, "passes"),
-    "rules": (*CORE, "passes", "votes"),
+    "rules": (*CORE, "evidence", "passes", "votes"),
     "engine": (*CORE, "company", "classifier", "passes", "votes", "rules.rule"),
     "defences": (*CORE, "classifier", "passes", "votes", "rules", "engine"),
     "data": ("threat",),

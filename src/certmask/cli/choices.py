@@ -45,7 +45,7 @@ COPIES = 8
 OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 """Options that only rules of several levels take."""
 
-OF_BANDS = ("band", "stride", "theta")
+OF_BANDS = ("band", "stride", "theta", "share")
 """Options that only rules of bands take."""
 
 
@@ -79,6 +79,7 @@ class Choices:
     band: int | None = None
     stride: int | None = None
     theta: float | None = None
+    share: float | None = None
 
     @cached_property
     def card(self) -> Card:
@@ -204,6 +205,8 @@ class Choices:
         sure = None if row.rule.guarantee is Guarantee.NONE else margin
         wishes: dict[str, Any] = {"pairs": self.pairs, "threshold": self.threshold, "theta": self.theta}
         wishes["aggregate"] = aggregate_named(self.aggregate)
+        if self.share is not None:
+            wishes["share"] = self.share
         if self.last_resort is not None:
             wishes["last_resort"] = self.last_resort
         if self._zooms(name):

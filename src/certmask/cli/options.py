@@ -140,6 +140,10 @@ ThetaOption = Annotated[
     float | None,
     typer.Option("--theta", help="Probability from which a band counts for a class; default: its first class alone."),
 ]
+ShareOption = Annotated[
+    float | None,
+    typer.Option("--share", help="Share of its evidence above which a class loses its strongest bands; default: 0."),
+]
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
 ]
