@@ -21,7 +21,7 @@ from PIL import Image
 from certmask.certificate import Guarantee
 from certmask.covers import TILINGS, Cover, band_cover
 from certmask.errors import CertmaskError
-from certmask.rules import AGGREGATES, RULES, JuryDetection, JuryRecovery, MeanProbability, Rule, Smoothing
+from certmask.rules import AGGREGATES, RULES, BandMasking, JuryDetection, JuryRecovery, MeanProbability, Rule, Smoothing
 from certmask.rules.tournament import LAST_RESORTS
 from certmask.threat import Patch, Size
 
@@ -34,6 +34,7 @@ VALUES: dict[str, list[Any]] = {
     "threshold": [0.0, 0.5],
     "theta": [None, 0.5],
     "exact": [True, False],
+    "share": [0.0, 0.1],
     "thresholds": [0.5],
     "claim_thresholds": [0.5],
     "pooled": [False],
@@ -71,8 +72,8 @@ RECOVERING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.RECOV
 DETECTING = [rule for rule in PROVED_RULES if rule.guarantee is Guarantee.DETECTION]
 ALIGNED = [rule for rule in PROVED_RULES if getattr(rule, "pairs", "all") == "aligned"]
 """Those that ask for pairs within a grid, and so for covers that are made of complete grids."""
-COUNTING = [rule for rule in PROVED_RULES if isinstance(rule, Smoothing)]
-"""Those that count views, and so ask for covers that hide every place more often than not."""
+COUNTING = [rule for rule in PROVED_RULES if isinstance(rule, (Smoothing, BandMasking))]
+"""Those that add up views, and so ask for covers that hide every place more often than not."""
 ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED and rule not in COUNTING]
 ZOOMING = [rule for kind in (JuryRecovery, JuryDetection) for rule in variants(kind, ON_LEVELS)]
 """Those that judge level by level."""

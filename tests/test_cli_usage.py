@@ -52,7 +52,9 @@ SEEN = ("--rule nonsense", "--patch 0", "--patch abc", "--patch 33", "--patch 32
         "--defence {tuned} --patch 4", "--defence {tuned} --levels 2", "--defence {other}",
         "--band 4", "--theta 0.5", "--rule patchcleanser --stride 2", "--rule smoothing --band 32",
         "--rule smoothing --band 0", "--rule smoothing --theta 0", "--rule smoothing --theta x",
-        "--rule smoothing --stride 99", "--rule smoothing --band 20", "--rule hicert --threshold 2",
+        "--rule smoothing --stride 99", "--share 0.5", "--rule patchguard-smoothing --share 1",
+        "--rule patchguard-smoothing --tiling blocks", "--rule patchguard-smoothing --band 16",
+        "--rule smoothing --band 20", "--rule hicert --threshold 2",
         "--rule minority-reports --threshold 2", "--rule minority-reports --threshold 0.9 --margin 0.2",
         "--aggregate mean-log-probability --margin 70")  # fmt: skip
 """Wrong for whatever looks at photos through masks."""

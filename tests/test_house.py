@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "evidence": ("threat", "geometry", "certificate", "views", "classifier"),
     "passes": CORE,
     "votes": (*CORE, "passes"),
-    "rules": (*CORE, "passes", "votes"),
+    "rules": (*CORE, "evidence", "passes", "votes"),
     "engine": (*CORE, "company", "classifier", "passes", "votes", "rules.rule"),
     "defences": (*CORE, "classifier", "evidence", "passes", "votes", "rules", "engine"),
     "data": ("threat",),

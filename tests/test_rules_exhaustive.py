@@ -78,7 +78,7 @@ torch.set_num_threads(1)
 
 
 def test_every_rule_that_promises_something_is_enumerated() -> None:
-    """Nothing in the table of rules escapes the tests below, or test_smoothing's, and every parameter value occurs."""
+    """Nothing in the table of rules escapes the tests below, or those of bands, and every parameter value occurs."""
     assert {rule.name for rule in PROVED_RULES} == {rule.name for rule in RULES.values() if rule.guarantee in PROVED}
     assert {rule.name for rule in ON_ANY_COVER + ALIGNED + COUNTING} == {rule.name for rule in PROVED_RULES}
     assert len(PROVED_RULES) >= 3 + 2 + 12 + 4

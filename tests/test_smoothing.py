@@ -18,7 +18,7 @@ from certmask.certificate import NO_CLASS, Decision
 from certmask.covers import Cover, band_cover, block_cover, cover_from
 from certmask.errors import CertmaskError, CoverError
 from certmask.passes import Ballot
-from certmask.rules import Smoothing
+from certmask.rules import Rule, Smoothing
 from certmask.rules.rule import answer
 from certmask.rules.smoothing import hidden_by
 from certmask.threat import Patch
@@ -77,7 +77,7 @@ def attacked(views: Tensor, touched: set[int], palette: Tensor) -> Tensor:
     return found
 
 
-def decided(rule: Smoothing, cover: Cover, tables: Tensor) -> list[Decision]:
+def decided(rule: Rule, cover: Cover, tables: Tensor) -> list[Decision]:
     """What the rule answers to many pictures at once, ``[pictures, views, classes]``."""
     ballot = Ballot(cover)
     votes = Votes(ballot, VoteStore(len(tables), ballot.passes, tables.shape[2]))

@@ -21,6 +21,7 @@ ROUNDS = "test_levels_exhaustive.py::test_every_attack_however_little_is_asked_a
 COHORT_OF_LEVELS = "test_levels.py::test_levels_of_a_cohort_are_those_of_its_pictures"
 UNBEATEN = "test_levels.py::test_whoever_is_unbeaten_is_found"
 TOURNAMENTS = "test_rules.py::test_tournaments_of_any_outcome"
+BAND_MASKING = "test_band_masking.py::test_every_attack_on_masked_bands"
 SMOOTHING = "test_smoothing.py::test_every_attack_on_bands"
 STRICT = "test_rules.py::test_minority_reports_is_strict_at_the_threshold"
 COHORT = "test_rules.py::test_a_cohort_is_judged_as_its_pictures_are_one_by_one"

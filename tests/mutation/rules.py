@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutation.fault import (
+    BAND_MASKING,
     BOTH_SIDES,
     COHORT,
     COHORT_OF_LEVELS,
@@ -157,6 +158,30 @@ VOTING = [
         "- 2 * touched.max()",
         "- touched.max()",
         (SMOOTHING,),
+    ),
+    Fault(
+        "silence wins its tie",
+        "masked bands are certified although no band may have spoken that the patch leaves alone",
+        "rules/band_masking.py",
+        "found[part] = heard & masking",
+        "found[part] = masking",
+        (BAND_MASKING,),
+    ),
+    Fault(
+        "the margin of one band",
+        "sums over bands are certified with a margin by which a single band moves",
+        "rules/band_masking.py",
+        "2 * untouched * units / ONE",
+        "2 * units / ONE",
+        ("test_band_masking.py::test_every_noise_within_the_margin_of_bands",),
+    ),
+    Fault(
+        "bands that see too little",
+        "a band is taken to see what the last part of its mask leaves, without its first column",
+        "rules/band_masking.py",
+        "sees[band, left:right] = False",
+        "sees[band, left - 1 : right] = False",
+        ("test_band_masking.py::test_bands_are_the_cells_of_the_field", BAND_MASKING),
     ),
     Fault(
         "half a margin",

@@ -27,6 +27,7 @@ from certmask.cli.options import (
     PooledOption,
     PrecisionOption,
     RuleOption,
+    ShareOption,
     StrideOption,
     ThetaOption,
     ThresholdOption,
@@ -64,6 +65,7 @@ def certify(
     band: BandOption = None,
     stride: StrideOption = None,
     theta: ThetaOption = None,
+    share: ShareOption = None,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -97,7 +99,7 @@ def certify(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta,
+        stride, theta, share,
     )  # fmt: skip
     choices.check()
     check_continued(out)

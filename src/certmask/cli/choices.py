@@ -33,13 +33,14 @@ from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
 from certmask.deployed.tokens import on_tokens
 from certmask.errors import UsageError, any_of
 from certmask.evidence import EvidenceRule, LocalClassifier
-from certmask.evidence.registry import is_local, listed_local
+from certmask.evidence.registry import LOCAL_REGISTER, is_local, listed_local
 from certmask.rules import MinorityReports, Rule
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_named, listed
 from certmask.threat import Size
 from certmask.views import checked_views
 from certmask.votes import UNIT, Margin
 from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliases, readable_names
+from certmask.zoo.networks import CELLS, network_of
 
 COPIES = 8
 """So many times the pictures of a batch, at least, lie in memory while a network looks at them."""
@@ -47,10 +48,10 @@ COPIES = 8
 OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 """Options that only rules of several levels take."""
 
-OF_MASKS = ("mask", "tiling", "fold", "last_resort", "defence", *OF_LEVELS, "band", "stride", "theta")
+OF_MASKS = ("mask", "tiling", "fold", "last_resort", "defence", *OF_LEVELS, "band", "stride", "theta", "threshold")
 """Options that only rules on masked views take."""
 
-OF_BANDS = ("band", "stride", "theta")
+OF_BANDS = ("band", "stride", "theta", "share")
 """Options that only rules of bands take."""
 
 
@@ -84,6 +85,7 @@ class Choices:
     band: int | None = None
     stride: int | None = None
     theta: float | None = None
+    share: float | None = None
 
     @cached_property
     def card(self) -> Card:
@@ -242,7 +244,7 @@ class Choices:
     def _local_rules(self, margin: Margin) -> list[EvidenceRule]:
         self._check_local()
         patch = make_patch(self.patch, self.card.size)
-        wishes = {} if self.threshold is None else {"threshold": self.threshold}
+        wishes = {} if self.share is None else {"threshold": self.share}
         rows = map(listed_local, self.rules)
         sure = ((row, None if row.rule.guarantee is Guarantee.NONE else margin.evidence) for row in rows)
         return [row.made(patch, own, **wishes) for row, own in sure]
@@ -254,6 +256,8 @@ class Choices:
         if self.threshold is not None:
             wishes["threshold"] = self.threshold
         wishes["aggregate"] = aggregate_named(self.aggregate)
+        if self.share is not None:
+            wishes["share"] = self.share
         if self.last_resort is not None:
             wishes["last_resort"] = self.last_resort
         if self._zooms(name):
@@ -270,6 +274,11 @@ class Choices:
             return Margin.of(float(self.margin))
         except ValueError:
             raise UsageError(f"expected margin to be a number or auto, got {self.margin!r}") from None
+
+
+def local_rules(model: str) -> list[str]:
+    """The rules on local evidence for a network that is made for them; none for any other."""
+    return [row.option for row in LOCAL_REGISTER] if network_of(card_of(model)).kind == CELLS else []
 
 
 def photos_for(model: str, source: str) -> Dataset:

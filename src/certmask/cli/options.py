@@ -130,7 +130,7 @@ AggregateOption = Annotated[
 ]
 ThresholdOption = Annotated[
     float | None,
-    typer.Option("--threshold", help="Confidence of minority-reports and hicert (0.5); share of patchguard (0)."),
+    typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert; default: 0.5."),
 ]
 BandOption = Annotated[
     int | None, typer.Option("--band", min=1, help="Width of what smoothing leaves of the picture; default: a 12th.")
@@ -141,6 +141,12 @@ StrideOption = Annotated[
 ThetaOption = Annotated[
     float | None,
     typer.Option("--theta", help="Probability from which a band counts for a class; default: its first class alone."),
+]
+ShareOption = Annotated[
+    float | None,
+    typer.Option(
+        "--share", help="Share of its evidence above which a class loses its strongest window (patchguard); default: 0."
+    ),
 ]
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")

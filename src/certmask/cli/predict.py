@@ -32,6 +32,7 @@ from certmask.cli.options import (
     PatchOption,
     PooledOption,
     PrecisionOption,
+    ShareOption,
     StrideOption,
     ThetaOption,
     ThresholdOption,
@@ -74,6 +75,7 @@ def predict(
     band: BandOption = None,
     stride: StrideOption = None,
     theta: ThetaOption = None,
+    share: ShareOption = None,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -98,7 +100,7 @@ def predict(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta,
+        stride, theta, share,
     )  # fmt: skip
     choices.check()
     if draw and choices.local:

@@ -93,7 +93,7 @@ def _run(campaign: Campaign, choices: Choices) -> None:
     """Run every model on every data set; all that can be checked without weights is checked for all of them first."""
     from dataclasses import replace
 
-    from certmask.cli.choices import photos_for
+    from certmask.cli.choices import local_rules, photos_for
     from certmask.cli.console import out as screen
     from certmask.cli.console import progress_bar, waiting
     from certmask.data import check_source
@@ -102,7 +102,10 @@ def _run(campaign: Campaign, choices: Choices) -> None:
         return
     for source in campaign.data:
         check_source(source.name)
-    chosen = {model: replace(choices, model=model.name, weights=model.weights) for model in campaign.models}
+    chosen = {
+        model: replace(choices, model=model.name, weights=model.weights, rules=local_rules(model.name))
+        for model in campaign.models
+    }
     for own in chosen.values():
         own.check()
     sets = {(model, source): photos_for(model.name, source.name) for model in chosen for source in campaign.data}

@@ -18,6 +18,7 @@ from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, check_patches, trials
 from certmask.votes import Margin
 from certmask.zoo.models import card_of, short_name
+from certmask.zoo.networks import network_of
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,12 @@ class Campaign:
             for experiment in self.experiments
             for model in self.models
             for source in self.data
-            for trial in trials(experiment, model.label, source.label, card_of(model.name).size, self.limits)
+            for trial in self._trials(experiment, model, source)
         ]
+
+    def _trials(self, experiment: Experiment, model: Named, source: Named) -> list[Trial]:
+        card = card_of(model.name)
+        return trials(experiment, model.label, source.label, card.size, self.limits, network_of(card))
 
     def run(self, model_of: LoadModel, data_of: LoadData, fixed: Margin | None, say: Say, bar: Bar) -> None:
         """Do, or continue, every trial; without a ``fixed`` margin one is measured for each model and data set."""
@@ -114,7 +119,7 @@ class Campaign:
             for source in self.data:
                 dataset, margin = data_of(model, source, classifier), None
                 for experiment in self.experiments:
-                    for trial in trials(experiment, model.label, source.label, classifier.size, self.limits):
+                    for trial in self._trials(experiment, model, source):
                         own = self._perform(trial, classifier, dataset, fixed, margin, say, bar)
                         margin = own if margin is None else margin
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from certmask.errors import CertmaskError
 from certmask.threat import Patch, Size
+from certmask.zoo.networks import MASKS
 
 if TYPE_CHECKING:
     from certmask.covers.zoom import Level
@@ -55,6 +56,8 @@ class DeclaredDefence:
     A cover of several ``levels`` has masks of its own; ``align`` is the grid that masks start on. ``paper`` is the
     method's name in the paper's table, ``series`` the line of a plot that the defence is a point of where it is not
     that of its rule. One that is ``tuned`` comes from a file that ``certmask tune`` wrote, where one is given.
+    ``network`` is the kind of network that it is for: one that is shown all but what masks hide, one of ``bands``, or
+    one of ``cells``; those for bands or cells have no masks of their own choosing.
     """
 
     name: str
@@ -69,11 +72,13 @@ class DeclaredDefence:
     levels: tuple[Level, ...] = ()
     align: int = 1
     tuned: bool = False
+    network: str = MASKS
 
     def __post_init__(self) -> None:
-        if [self.mask is not None, self.per_axis is not None, bool(self.levels)].count(True) != 1:
+        chosen = [self.mask is not None, self.per_axis is not None, bool(self.levels)].count(True)
+        if chosen != (self.network == MASKS):
             raise CertmaskError(
-                f"expected one of mask, per_axis and levels in defence {self.name!r}, got several or none"
+                f"expected one of mask, per_axis and levels in defence {self.name!r}, none without masks, got {chosen}"
             )
 
     @property
@@ -151,8 +156,12 @@ class Experiment:
         return self.patches.get(data_key(data), self.patches.get("imagenet", ()))
 
     def reported_for(self, defence: DeclaredDefence, model: str, data: str, patch: LabelledPatch) -> Reported | None:
-        """What the paper says about this method, this family of models, this data set and patch."""
-        wanted = (defence.paper, family(model), data_key(data), patch.label)
+        """What the paper says about this method, this family of models, this data set and patch.
+
+        Methods for bands and cells bring their own networks.
+        """
+        own = family(model) if defence.network == MASKS else ""
+        wanted = (defence.paper, own, data_key(data), patch.label)
         return next((r for r in self.reported if (r.method, r.model, r.data, r.threat) == wanted), None)
 
 

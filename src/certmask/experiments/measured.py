@@ -15,6 +15,7 @@ from certmask.results.clusters import is_certified, split
 from certmask.results.columns import Figures, figures
 from certmask.results.run import Run, begun_run
 from certmask.results.statistics import holm, mcnemar
+from certmask.zoo.networks import MASKS
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,12 @@ def unpacked_path(path: Path) -> Path:
 
 
 def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figures) -> None:
-    """The file must hold the cover that the experiment declares today."""
+    """The file must hold the cover that the experiment declares today; without masks of its choosing, the patch."""
+    if declared.network != MASKS:
+        if trial.patch.on(measured.image).size != measured.patch:
+            told = f"{declared.name!r} against {trial.patch.on(measured.image)}"
+            raise ResultsError(f"expected {told}, got {measured.threat} in {trial.run.path}")
+        return
     patch, cover = trial.patch.on(measured.image), trial.run.cover(declared.name) or {}
     said = (tuple(cover.get("patch", ())), measured.mask, cover.get("tiling"), cover.get("fold"))
     mask = measured.mask if declared.tuned else mask_size(declared, patch, measured.image)

@@ -48,6 +48,7 @@ def larger_patches(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         DeclaredDefence("jury detection k=6", "jury-detection", "offset", PAPER_FOLD, mask),
         CLEANSER,
         JURIES,
+        *paper.OTHERS,
     )
 
 

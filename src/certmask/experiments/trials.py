@@ -8,13 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from certmask.certificate import Guarantee
 from certmask.certification import Progress, certify_run
 from certmask.classifier import Classifier
-from certmask.covers import TILINGS, Cover, patchcleanser_cover, zoom_cover
+from certmask.covers import TILINGS, Cover, band_cover, patchcleanser_cover, zoom_cover
 from certmask.data import Dataset
-from certmask.defences import MaskedDefence, engine_covers
+from certmask.defences import LocalDefence, MaskedDefence, RuledDefence, engine_covers
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
+from certmask.evidence import LocalClassifier
+from certmask.evidence.registry import listed_local
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, scaled
 from certmask.experiments.meter import Meter, add_stretch, energy_counter
 from certmask.geometry import smallest_mask
@@ -23,12 +26,17 @@ from certmask.rules.registry import aggregate_named, listed
 from certmask.threat import Patch, Size
 from certmask.tuning import load_defence
 from certmask.votes import Margin
+from certmask.zoo.networks import BANDS, CELLS, MASKS, Network
 
 FEW = "-few"
+ON_MASKS = Network()
 
 
 def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
-    """The mask on another input, of several levels the finest; always larger than the patch, as the paper asks."""
+    """The mask on another input, of several levels the finest; always larger than the patch, as the paper asks.
+
+    Not of a defence without masks of its own choosing.
+    """
     if declared.levels:
         return zoom_cover(image, patch, declared.levels).mask
     if declared.per_axis is not None:
@@ -38,9 +46,11 @@ def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
     return max(sides[0], patch.height + 1), max(sides[1], patch.width + 1)
 
 
-def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size) -> Cover:
+def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size, band: int | None = None) -> Cover:
     """The cover on an input of this size; equal ones are one object, so that defences share its votes."""
     patch = labelled.on(image)
+    if declared.network == BANDS:
+        return _bands(image, patch, band)
     if declared.levels:
         return zoom_cover(image, patch, declared.levels)
     if declared.align > 1:
@@ -52,6 +62,11 @@ def _grid(declared: DeclaredDefence, image: Size) -> int:
     return 1 if declared.align == 1 else scaled(declared.align, min(image))
 
 
+@lru_cache(maxsize=16)
+def _bands(image: Size, patch: Patch, band: int | None) -> Cover:
+    return band_cover(image, patch, band)
+
+
 @lru_cache(maxsize=256)
 def _cover(tiling: str, image: Size, patch: Patch, mask: Size, fold: Size) -> Cover:
     folded = {} if tiling == "patchcleanser" else {"fold": fold}
@@ -59,14 +74,28 @@ def _cover(tiling: str, image: Size, patch: Patch, mask: Size, fold: Size) -> Co
 
 
 def built_defence(
-    declared: DeclaredDefence, labelled: LabelledPatch, image: Size, margin: Margin | None = None
+    declared: DeclaredDefence,
+    labelled: LabelledPatch,
+    image: Size,
+    margin: Margin | None = None,
+    band: int | None = None,
 ) -> MaskedDefence:
-    """The declared defence against this patch on an input of this size."""
+    """The declared defence against this patch on an input of this size, with masks, or bands of this width."""
     wishes: dict[str, Any] = dict(declared.parameters)
     if "aggregate" in wishes:
         wishes["aggregate"] = aggregate_named(wishes["aggregate"])
     rule = listed(declared.rule).made(margin, **wishes)
-    return MaskedDefence(built_cover(declared, labelled, image), rule, declared.name)
+    return MaskedDefence(built_cover(declared, labelled, image, band), rule, declared.name)
+
+
+def built_local(
+    declared: DeclaredDefence, labelled: LabelledPatch, margin: Margin | None, classifier: LocalClassifier
+) -> LocalDefence:
+    """The declared defence against this patch, on the cells of a classifier."""
+    row = listed_local(declared.rule)
+    bare = margin is None or row.rule.guarantee is Guarantee.NONE
+    rule = row.made(labelled.on(classifier.size), None if bare else margin.evidence, **declared.parameters)
+    return LocalDefence(rule, classifier.fields, declared.name)
 
 
 @dataclass(frozen=True)
@@ -96,17 +125,27 @@ class Trial:
     images: int | None
     few: bool = False
     tuned: Path | None = None
+    network: Network = ON_MASKS
 
     def path(self, folder: Path) -> Path:
         name = f"{self.model}--{self.data}--{self.patch.slug}{FEW if self.few else ''}.jsonl"
         return folder / self.experiment.name / name
 
     def defences(self, margin: Margin | None = None) -> list[MaskedDefence]:
-        """Defences to run."""
+        """Defences with masks or bands to run."""
         return [
-            self._tuned(declared, margin) if declared.tuned else built_defence(declared, self.patch, self.image, margin)
+            self._tuned(declared, margin)
+            if declared.tuned
+            else built_defence(declared, self.patch, self.image, margin, self.network.band)
             for declared in self.declared
+            if declared.network != CELLS
         ]
+
+    def defences_of(self, classifier: Classifier, margin: Margin | None = None) -> list[RuledDefence]:
+        """All defences to run: those on local evidence are for the classifier's cells."""
+        if isinstance(classifier, LocalClassifier):
+            return [built_local(declared, self.patch, margin, classifier) for declared in self.declared]
+        return [*self.defences(margin)]
 
     def _tuned(self, declared: DeclaredDefence, margin: Margin | None) -> MaskedDefence:
         assert self.tuned is not None
@@ -128,29 +167,37 @@ class Trial:
 
     def engine(self, classifier: Classifier) -> Engine:
         """The engine for all defences to run: the one that measures their margin is the one that then certifies."""
-        return Engine(classifier, engine_covers(self.defences()))
+        return Engine(classifier, engine_covers(self.defences_of(classifier)))
 
     def perform(self, engine: Engine, dataset: Dataset, folder: Path, progress: Progress, margin: Margin) -> None:
         """Do, or continue, and note beside the results file how long it took."""
         meter = Meter(progress, energy_counter(engine.classifier.device))
         try:
-            defences = self.defences(margin)
+            defences = self.defences_of(engine.classifier, margin)
             certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
         finally:
             add_stretch(self.path(folder), meter.stretch())
 
 
-def trials(experiment: Experiment, model: str, data: str, image: Size, limits: Limits) -> list[Trial]:
-    """One per patch that is asked for; defences with too many masks get their own, the exact minimum beside them."""
+def trials(
+    experiment: Experiment, model: str, data: str, image: Size, limits: Limits, network: Network = ON_MASKS
+) -> list[Trial]:
+    """One per patch that is asked for; defences with too many masks get their own, the exact minimum beside them.
+
+    Only defences for this kind of network are run.
+    """
     found = []
     for patch in experiment.patches_on(data):
         if limits.patches is not None and patch.number not in limits.patches | {"none"}:
             continue
         declared = [one for one in experiment.defences(patch) if limits.tuned or not one.tuned]
-        absurd = [one for one in declared if len(built_cover(one, patch, image)) > limits.most_masks]
+        declared = [one for one in declared if one.network == network.kind]
+        masked = [one for one in declared if one.network == MASKS]
+        absurd = [one for one in masked if len(built_cover(one, patch, image)) > limits.most_masks]
         usual = tuple(one for one in declared if one not in absurd)
         if usual:
-            found.append(Trial(experiment, model, data, patch, image, usual, limits.images, tuned=limits.tuned))
+            told = (experiment, model, data, patch, image, usual, limits.images)
+            found.append(Trial(*told, tuned=limits.tuned, network=network))
         if absurd:
             beside = (*absurd, *(one for one in usual if one.tiling == "minimal"))
             images = min(limits.few_images, limits.images or limits.few_images)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from certmask.rules.aggregates import LabelMajority as LabelMajority
     from certmask.rules.aggregates import MeanLogProbability as MeanLogProbability
     from certmask.rules.aggregates import MeanProbability as MeanProbability
+    from certmask.rules.band_masking import BandMasking as BandMasking
     from certmask.rules.hicert import HiCert as HiCert
     from certmask.rules.jury_detection import JuryDetection as JuryDetection
     from certmask.rules.jury_recovery import JuryRecovery as JuryRecovery

@@ -100,6 +100,13 @@ REGISTER = (
         "every band of the picture has a vote, the rest hidden; most votes win (Levine & Feizi 2020)",
         suits="bands",
     ),
+    Listed(
+        "patchguard-smoothing",
+        "band_masking",
+        "BandMasking",
+        "bands vote with their probabilities, each class without its strongest bands (PG-DS, Xiang et al. 2021)",
+        suits="bands",
+    ),
     Listed("published", "published", "Published", "unanimity, exactly-k, majority (Lyu et al. 2026)"),
     Listed("undefended", "undefended", "Undefended", "the classifier alone"),
 )
