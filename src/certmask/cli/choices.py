@@ -208,7 +208,9 @@ class Choices:
             return cover
         if self._bands(rule):
             tiling = self.tiling if self.tiling in BAND_TILINGS else BAND_TILINGS[0]
-            return suited_cover(image, patch, Wishes(tiling, band=self.band, align=self.stride))
+            return suited_cover(
+                image, patch, Wishes(tiling, band=self.band or network_of(self.card).band, align=self.stride)
+            )
         mask = optional_size(self.mask, "mask")
         if mask is not None:
             check_mask(mask, image)

@@ -144,9 +144,7 @@ ThetaOption = Annotated[
 ]
 ShareOption = Annotated[
     float | None,
-    typer.Option(
-        "--share", help="Share of its evidence above which a class loses its strongest window (patchguard); default: 0."
-    ),
+    typer.Option("--share", help="Share of its evidence above which a class loses its strongest window; default: 0."),
 ]
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")

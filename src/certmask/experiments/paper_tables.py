@@ -142,8 +142,8 @@ TABLE1 = Experiment(
     ),
     notes=(
         "Six of these defences are in the paper's table: published k=6 (its CM), PatchCleanser 6×6 (its PC), DS, "
-        "PG-DS, PG-BN and CBN. The paper never says how it certified: its robust figure of CM is the published test, as we read it, that of PC "
-        "certified recovery.",
+        "PG-DS, PG-BN and CBN. The paper never says how it certified: its robust figure of CM is the published test, "
+        "as we read it, that of the others certified recovery.",
         "PatchCleanser has 6×6 masks here, our reading of its best reported configuration.",
         OTHERS_NOTE,
     ),

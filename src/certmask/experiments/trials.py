@@ -93,8 +93,8 @@ def built_local(
 ) -> LocalDefence:
     """The declared defence against this patch, on the cells of a classifier."""
     row = listed_local(declared.rule)
-    bare = margin is None or row.rule.guarantee is Guarantee.NONE
-    rule = row.made(labelled.on(classifier.size), None if bare else margin.evidence, **declared.parameters)
+    sure = None if margin is None or row.rule.guarantee is Guarantee.NONE else margin.evidence
+    rule = row.made(labelled.on(classifier.size), sure, **declared.parameters)
     return LocalDefence(rule, classifier.fields, declared.name)
 
 
