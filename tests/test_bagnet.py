@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from certmask.evidence import receptive_field
+from certmask.evidence.network import LocalLogits
 from certmask.zoo import build_model, card_of
-from certmask.zoo.bagnet import BagNet, LocalLogits
+from certmask.zoo.bagnet import BagNet
 from certmask.zoo.timm_import import import_timm
 
 

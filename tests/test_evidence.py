@@ -33,8 +33,9 @@ from certmask.evidence import (
     touched,
 )
 from certmask.evidence.maps import LARGEST, ONE, largest, sums
+from certmask.evidence.network import LocalLogits
 from certmask.geometry import IntArray
-from certmask.zoo.bagnet import BagNet, LocalLogits
+from certmask.zoo.bagnet import BagNet
 
 torch.set_num_threads(1)
 

@@ -23,6 +23,7 @@ class LocalLogits(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.training = network.training
 
     def forward(self, images: Tensor) -> Tensor:
         look: Callable[[Tensor], Tensor] = getattr(self.network, "local", self.network)

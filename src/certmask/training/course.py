@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,19 @@ from certmask.certification import certify_run, photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import Cover, band_cover, patchcleanser_cover
 from certmask.data import Dataset
-from certmask.defences import MaskedDefence
+from certmask.defences import AnyDefence, LocalDefence, MaskedDefence
 from certmask.engine import Engine
+from certmask.evidence import LocalClassifier
+from certmask.evidence.registry import LOCAL_REGISTER, UNDEFENDED
 from certmask.report.drawing import draw_curves
 from certmask.results.columns import Figures, figures
 from certmask.results.run import read_run
 from certmask.rules import JuryDetection, PatchCleanser, Rule, Smoothing, Undefended
-from certmask.threat import Patch, Size
+from certmask.threat import Patch
 from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
 from certmask.training.trainer import Trainer
+from certmask.votes import Margin
 from certmask.zoo import Card, save_model
 
 MASKS_PER_AXIS = 6
@@ -41,13 +44,14 @@ class Exam:
 
 @dataclass(frozen=True)
 class Questions:
-    """What an exam asks: a cover, and its rules for a margin, by name.
+    """What an exam asks: defences against a patch, for a margin, and the cover that they share, if any.
 
-    The card's clean accuracy is that of the rule ``clean``; ``certified`` has its other figures and whose they are.
+    The card's clean accuracy is that of the defence ``clean``; ``certified`` has its other figures and whose they are.
     """
 
-    cover: Cover
-    rules: Callable[[float], Mapping[str, Rule]]
+    patch: Patch
+    cover: Cover | None
+    defences: Callable[[Margin], Sequence[AnyDefence]]
     clean: str
     certified: Mapping[str, str]
 
@@ -77,9 +81,10 @@ def train_and_examine(
                       compiled=compiled, origin=origin)  # fmt: skip
     history = trainer.train(held_out, progress)
     model = model.cpu().half().float() if half else model.cpu()
-    classifier = Classifier(model, card.size, mean=card.mean, std=card.std, class_names=card.classes, device=device,
-                            precision=exam.precision, compiled=compiled or None, name=card.architecture)  # fmt: skip
-    asked = questions(recipe, card.size, exam.patch)
+    kind = LocalClassifier if hasattr(model, "local") else Classifier
+    classifier = kind(model, card.size, mean=card.mean, std=card.std, class_names=card.classes, device=device,
+                      precision=exam.precision, compiled=compiled or None, name=card.architecture)  # fmt: skip
+    asked = questions(recipe, classifier, exam.patch)
     metrics = card_metrics(classifier, held_out.dataset.spread(exam.images), asked, folder / "figures.jsonl")
     metrics[trainer.loss.accuracy] = history[-1][trainer.loss.accuracy]
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
@@ -87,40 +92,57 @@ def train_and_examine(
     return save_model(model, finished, folder / "model.safetensors", half=half)
 
 
-def questions(recipe: Recipe, size: Size, patch: Patch) -> Questions:
-    """What a network that was trained so is for: smoothing over its bands, else PatchCleanser's 6×6 masks.
+def questions(recipe: Recipe, classifier: Classifier, patch: Patch) -> Questions:
+    """What a network that was trained so is for: its cells, smoothing over its bands, or PatchCleanser's 6×6 masks.
 
-    With those it is one-mask (detection) and two-mask (recovery) certified accuracy.
+    With masks it is one-mask (detection) and two-mask (recovery) certified accuracy.
     """
+    if isinstance(classifier, LocalClassifier):
+        return _of_cells(classifier, patch)
     if recipe.band is not None:
-        return Questions(
-            band_cover(size, patch, recipe.band),
-            lambda margin: {SMOOTHED: Smoothing(margin=margin)},
-            SMOOTHED,
-            {"certified_recovery_smoothing": SMOOTHED},
-        )
-    return Questions(
-        patchcleanser_cover(size, patch, MASKS_PER_AXIS),
+        cover = band_cover(classifier.size, patch, recipe.band)
+        certified = {"certified_recovery_smoothing": SMOOTHED}
+        return _of_masks(cover, lambda margin: {SMOOTHED: Smoothing(margin=margin)}, SMOOTHED, certified)
+    return _of_masks(
+        patchcleanser_cover(classifier.size, patch, MASKS_PER_AXIS),
         lambda margin: {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)},
         CLEAN,
         {"certified_detection_one_mask": ONE, "certified_recovery_two_masks": TWO},
     )
 
 
+def _of_masks(
+    cover: Cover, rules: Callable[[float], Mapping[str, Rule]], clean: str, certified: Mapping[str, str]
+) -> Questions:
+    def defences(margin: Margin) -> list[AnyDefence]:
+        return [MaskedDefence(cover, rule, name) for name, rule in rules(margin.probability).items()]
+
+    return Questions(cover.patch, cover, defences, clean, certified)
+
+
+def _of_cells(classifier: LocalClassifier, patch: Patch) -> Questions:
+    def defences(margin: Margin) -> list[AnyDefence]:
+        rules = {row.option: row.made(patch, margin.evidence) for row in LOCAL_REGISTER}
+        rules[CLEAN] = UNDEFENDED.made(patch)
+        return [LocalDefence(rule, classifier.fields, name) for name, rule in rules.items()]
+
+    certified = {f"certified_recovery_{row.option.replace('-', '_')}": row.option for row in LOCAL_REGISTER}
+    return Questions(patch, None, defences, CLEAN, certified)
+
+
 def card_metrics(classifier: Classifier, dataset: Dataset, asked: Questions, path: Path) -> dict[str, Any]:
     """Clean and certified accuracy; the rows at ``path`` are those of ``certmask certify`` with the same rules."""
-    engine = Engine(classifier, [asked.cover])
-    margin = photo_margin(engine, dataset).probability
-    defences = [MaskedDefence(asked.cover, rule, name) for name, rule in asked.rules(margin).items()]
+    engine = Engine(classifier, [] if asked.cover is None else [asked.cover])
+    margin = photo_margin(engine, dataset)
     path.unlink(missing_ok=True)
-    certify_run(engine, dataset, defences, path)
+    certify_run(engine, dataset, asked.defences(margin), path)
     lines = {line.defence: line for line in figures(read_run(path))}
     return {
         "images": lines[asked.clean].images,
         "data": dataset.describe(),
-        "patch": list(asked.cover.patch.size),
-        "mask": list(asked.cover.mask),
-        "margin": margin,
+        "patch": list(asked.patch.size),
+        **({} if asked.cover is None else {"mask": list(asked.cover.mask)}),
+        "margin": margin.probability if asked.cover else margin.evidence,
         "precision": classifier.precision,
         "compiled": classifier.compiled,
         "batch": classifier.batch,

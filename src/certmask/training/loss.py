@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from certmask.errors import UsageError
 from certmask.evidence import hypotheses, receptive_field
+from certmask.evidence.network import LocalLogits
 from certmask.threat import Patch, Size
 from certmask.training.recipe import PROVABLE, Recipe
-from certmask.zoo.bagnet import LocalLogits
 
 
 class Loss(Protocol):

@@ -79,19 +79,6 @@ class BagNet(nn.Module):
         return logits
 
 
-class LocalLogits(nn.Module):
-    """A network whose output is another one's ``local``, as ``receptive_field`` and others that call networks need."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.training = network.training
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network.local(images)  # type: ignore[operator]
-        return logits
-
-
 def _stage(channels: int, planes: int, blocks: int, kernel: int, stride: int) -> nn.Sequential:
     rest = [Bottleneck(EXPANSION * planes, planes, 1, 1) for _ in range(blocks - 1)]
     return nn.Sequential(Bottleneck(channels, planes, kernel, stride), *rest)
