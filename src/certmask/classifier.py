@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from certmask.backends import PRECISIONS, backend_named
+from certmask.backends import PRECISIONS, backend_named, is_compilable
 from certmask.backends.devices import best_batch, best_precision, device_name, present_device
 from certmask.backends.outputs import are_probabilities, checked_logits, logits_of
 from certmask.company import ROUNDING, company_change, probes, swayed_by_company
@@ -352,11 +352,6 @@ def is_told(model: object) -> bool:
 def fill_for(model: object, mean: Colour) -> Colour:
     """What masks paint for a model: its mean colour, or ``HIDDEN`` if it is told."""
     return (HIDDEN, HIDDEN, HIDDEN) if is_told(model) else mean
-
-
-def is_compilable(model: object) -> bool:
-    """Whether a network may be compiled at all: one with ``compilable = False`` branches on what it is shown."""
-    return getattr(model, "compilable", True) is not False
 
 
 def fill_colour(fill: Any) -> Colour | None:

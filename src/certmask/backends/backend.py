@@ -48,6 +48,11 @@ class Backend:
             wanted = "a callable" if self.plain_callables else "an nn.Module"
             where = f" on the {any_of(place.upper() for place in self.devices)}" if self.devices else ""
             raise ClassifierError(f"expected {wanted}{where} for {self.title}, got {name} on {device}")
+        if not (self.plain_callables or is_compilable(model)):
+            raise ClassifierError(
+                f"expected a network that can be compiled for {self.title}, got {name}, which branches on what it is "
+                "shown: take the backend torch"
+            )
         if precision not in self.precisions:
             raise ClassifierError(f"expected precision {any_of(self.precisions)} with {self.title}, got {precision!r}")
         placed: Callable[[Tensor], Tensor] = self._file.place(model, size, device, precision) if network else model
@@ -69,6 +74,11 @@ BACKENDS = (
     Backend("openvino", "OpenVINO", "openvino", ("fp32", "bf16"), ("cpu",), remark="faster on CPUs"),
 )
 """From the general to the special: ``auto`` takes the last one that is installed and serves the device."""
+
+
+def is_compilable(model: object) -> bool:
+    """Whether a network may be compiled at all: one with ``compilable = False`` branches on what it is shown."""
+    return getattr(model, "compilable", True) is not False
 
 
 def backends_help() -> str:

@@ -11,6 +11,7 @@ from torch import nn
 
 from certmask.errors import CertmaskError, UsageError
 from certmask.threat import Size
+from certmask.training.transplant import INNER, transplanted
 from certmask.zoo import Card, build_model, load_checkpoint
 from certmask.zoo.card import file_digest
 from certmask.zoo.checkpoint import load_weights, read_state_dict
@@ -62,20 +63,20 @@ def _from_architecture(
     if pretrained:
         model, start = pretrained_model(name, num_classes=len(classes)), "pretrained through timm"
     elif weights is not None:
-        model = _with_new_head(name, weights, len(classes), size)
-        start = f"local weights, sha256 {file_digest(weights)[:16]}"
+        model, changed = _with_new_head(name, weights, len(classes), size)
+        start = f"local weights, sha256 {file_digest(weights)[:16]}{changed}"
     else:
         model, start = build_model(name, len(classes), size), "random weights"
     return model, Card(name, tuple(classes), size, tuple(mean), tuple(std), float(crop), data={"start": start})
 
 
-def _with_new_head(name: str, weights: Path, classes: int, size: Size) -> nn.Module:
-    """Local weights of a model with another number of classes: everything but the last layer."""
-    state = read_state_dict(weights)
+def _with_new_head(name: str, weights: Path, classes: int, size: Size) -> tuple[nn.Module, str]:
+    """Local weights of a model with another number of classes: everything but the last layer; and what was changed."""
     model = build_model(name, classes, size)
     own = model.state_dict()
+    state, changed = transplanted(name, own, read_state_dict(weights))
     head = {key for key in own if key in state and own[key].shape != state[key].shape}
-    if not all(key.startswith(("head", "fc", "classifier")) for key in head):
+    if not all(key.removeprefix(INNER).startswith(("head", "fc", "classifier")) for key in head):
         raise CertmaskError(f"expected weights of {name} in {weights}, got other shapes at {sorted(head)[0]}")
     load_weights(model, {**state, **{key: own[key] for key in head}}, name, weights)
-    return model
+    return model, changed

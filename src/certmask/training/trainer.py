@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import Colour, fill_for, is_compilable
+from certmask.backends import is_compilable
+from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
 from certmask.training.augmentation import greedy_cutout, random_band, random_cutout, random_shift, random_window
 from certmask.training.lessons import Lessons

@@ -8,13 +8,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from certmask.zoo.variants import with_config
+from certmask.zoo.variants import IMAGENET_MEAN, IMAGENET_STD, with_config
 
 WIDE_STAGES = {9: 2, 17: 3, 33: 4}
 """How many stages begin with a 3×3 convolution, by the side of the receptive field; all others see one cell."""
 STRIDES = (2, 2, 2, 1)
 EXPANSION = 4
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Bottleneck(nn.Module):

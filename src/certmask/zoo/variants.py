@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 CAFFE_MEAN = (123.68 / 255, 116.779 / 255, 103.939 / 255)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
