@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from certmask.evidence import receptive_field
 from certmask.evidence.network import LocalLogits
 from certmask.zoo import build_model, card_of
+<<<<<<< HEAD
 from certmask.zoo.bagnet import BagNet
+=======
+from certmask.zoo.bagnet import BagNet, Bottleneck, LocalLogits
+>>>>>>> nets
 from certmask.zoo.timm_import import import_timm
 
 
@@ -49,6 +54,24 @@ def test_a_cell_says_what_it_says_of_its_pixels_alone(field: int) -> None:
             for column in range(cells.shape[3]):
                 own = picture[:, :, 8 * row : 8 * row + field, 8 * column : 8 * column + field]
                 torch.testing.assert_close(network.local(own)[:, :, 0, 0], cells[:, :, row, column])
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_shortcut_begins_where_the_block_does(stride: int) -> None:
+    """What a 3×3 convolution leaves out is cropped at the far end: with nothing else in it, that is the output."""
+    block = Bottleneck(2, 2, 3, stride).eval()
+    nn.init.zeros_(block.bn3.weight)
+    cells = torch.rand(1, 2, 9, 12, generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        found = block(cells)
+        assert found.shape[2:] == ((9 - 3) // stride + 1, (12 - 3) // stride + 1)
+        assert found.any()
+        for row in range(found.shape[2]):
+            for column in range(found.shape[3]):
+                own = cells[:, :, stride * row, stride * column]
+                torch.testing.assert_close(
+                    found[:, :, row, column], block.downsample(own[:, :, None, None])[:, :, 0, 0].relu()
+                )
 
 
 def test_tensors_are_named_as_in_a_resnet50() -> None:

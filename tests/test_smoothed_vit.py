@@ -22,7 +22,7 @@ from certmask.errors import ClassifierError
 from certmask.votes import as_votes
 from certmask.zoo import build_model
 from certmask.zoo.models import load_model
-from certmask.zoo.smoothed_vit import SmoothedViT
+from certmask.zoo.smoothed_vit import CHUNK, SmoothedViT
 from certmask.zoo.timm_import import import_timm
 
 MEAN, STD = (torch.tensor(colour).view(1, 3, 1, 1) for colour in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
@@ -122,6 +122,19 @@ def test_hidden_tokens_are_not_computed() -> None:
     shown[[2, 5]] = 0.5
     network(shown)
     assert shapes == [(6, 1 + FEW)] * 3 + [(1, 21)] * 6
+
+
+def test_chunks_of_several_pictures_have_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: the last one is filled up, and every picture gets its own answer."""
+    network, shown = SmoothedViT(transformer(), FEW).eval(), bands(pictures(24))
+    one_by_one = network(shown)
+    monkeypatch.setitem(CHUNK, "cpu", 5)
+    shapes: list[tuple[int, ...]] = []
+    network.head.register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0].shape)))
+    torch.testing.assert_close(network(shown), one_by_one, atol=1e-4, rtol=1e-4)
+    many = sum(len(tokens_seen(picture)) > FEW for picture in shown)
+    assert many % 5 != 0
+    assert shapes == [(24, 24)] + [(5, 24)] * -(-many // 5)
 
 
 @pytest.mark.parametrize("device", DEVICES)

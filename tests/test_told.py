@@ -76,6 +76,15 @@ def test_votes_are_those_of_six_channels_made_by_hand(cover: Cover, views: tuple
     assert torch.equal(found, as_votes(expected / len(views)))
 
 
+def test_openvino_tells_it_too(images: Tensor) -> None:
+    cover, told = COVERS[1], SixChannels(six_channels())
+    found = []
+    for backend in ("torch", "openvino"):
+        engine = Engine(Classifier(told, 24, batch=8, precision="fp32", backend=backend), [cover])
+        found += outputs_under(engine, cover, images[:1], [singles_of(cover)])
+    torch.testing.assert_close(*found, atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("colour", [(0.0, 0.0, 0.0), (-0.0, 0.0, 0.0), (0.5, 0.5, 0.5), (1.0, 1.0, 1.0), (1e-30,) * 3])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_no_colour_looks_hidden(colour: tuple[float, float, float], precision: str) -> None:

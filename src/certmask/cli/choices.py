@@ -40,7 +40,7 @@ from certmask.threat import Size
 from certmask.views import checked_views
 from certmask.votes import UNIT, Margin
 from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliases, readable_names
-from certmask.zoo.networks import CELLS, network_of
+from certmask.zoo.networks import CELLS, MASKS, network_of
 
 COPIES = 8
 """So many times the pictures of a batch, at least, lie in memory while a network looks at them."""
@@ -111,7 +111,7 @@ class Choices:
             rules = self._local_rules(margin) if self.local else [self._rule(name, margin) for name in self.rules]
         self._check_company(rules)
         device = pick_device(self.device)
-        check_engine_room(pick_backend(self.backend, device), self.precision, device)
+        check_engine_room(self._backend(device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
         pick_views(self.views)
         covers = self.covers()
@@ -180,10 +180,15 @@ class Choices:
             device=device,
             precision=self.precision,
             batch=self.batch,
-            backend=pick_backend(self.backend, device),
+            backend=self._backend(device),
             views=pick_views(self.views),
             local=self.local,
         )
+
+    def _backend(self, device: str) -> str:
+        """What was asked for; networks of bands or cells are computed by torch where nobody says otherwise."""
+        special = self.local or network_of(self.card).kind != MASKS
+        return "torch" if special and self.backend == "auto" else pick_backend(self.backend, device)
 
     def covers(self, grid: int = 1) -> list[Cover]:
         """One cover per chosen rule, and that of the file; masks of levels lie on tokens of side ``grid``.
