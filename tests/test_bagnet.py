@@ -9,11 +9,7 @@ from torch import nn
 from certmask.evidence import receptive_field
 from certmask.evidence.network import LocalLogits
 from certmask.zoo import build_model, card_of
-<<<<<<< HEAD
-from certmask.zoo.bagnet import BagNet
-=======
-from certmask.zoo.bagnet import BagNet, Bottleneck, LocalLogits
->>>>>>> nets
+from certmask.zoo.bagnet import BagNet, Bottleneck
 from certmask.zoo.timm_import import import_timm
 
 
