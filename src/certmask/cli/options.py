@@ -128,7 +128,8 @@ AggregateOption = Annotated[
     ),
 ]
 ThresholdOption = Annotated[
-    float, typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert.")
+    float,
+    typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert; lead, of zoom-hicert."),
 ]
 BandOption = Annotated[
     int | None, typer.Option("--band", min=1, help="Width of what smoothing leaves of the picture; default: a 12th.")
