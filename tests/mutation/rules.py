@@ -331,8 +331,8 @@ VOTING = [
         "a level that proves unasked",
         "a proof takes questions that are open at one level for proved",
         "rules/proof.py",
-        "if said.open.any():",
-        "if said.open.all() and not said.open.any():",
+        "if said.open.any() and level",
+        "if said.open.all() and not said.open.any() and level",
         (TWO_LEVELS,),
     ),
     Fault(
