@@ -10,7 +10,12 @@ import typer
 if TYPE_CHECKING:
     from certmask.zoo import Card
 
-RULES = {"certified_recovery_two_masks": "PatchCleanser 6×6", "certified_recovery_smoothing": "smoothing"}
+RULES = {
+    "certified_recovery_two_masks": "PatchCleanser 6×6",
+    "certified_recovery_smoothing": "smoothing",
+    "certified_recovery_patchguard": "PatchGuard",
+    "certified_recovery_clipped_bagnet": "Clipped BagNet",
+}
 """The figures of recovery that cards have, and by which rule."""
 
 
@@ -42,10 +47,10 @@ def _print(name: str, card: Card) -> None:
     mean, std = (" ".join(f"{value:.3g}" for value in values) for values in (card.mean, card.std))
     typer.echo(f"{name}\n  {len(card.classes)} classes, input {card.size[0]}×{card.size[1]}, mean {mean}, std {std}")
     if card.metrics:
-        figure = next((name for name in RULES if name in card.metrics), next(iter(RULES)))
-        clean, certified = (percent(card.metrics.get(k)) for k in ("clean_accuracy", figure))
+        figures = [name for name in RULES if name in card.metrics] or [next(iter(RULES))]
+        certified = ", ".join(f"({RULES[name]}) {percent(card.metrics.get(name))} %" for name in figures)
         patch = "×".join(str(side) for side in card.metrics.get("patch", ["?", "?"]))
         typer.echo(
-            f"  clean {clean} %, certified recovery against any {patch} patch ({RULES[figure]}) {certified} % "
-            f"on {card.metrics.get('images', '?')} held-out photos"
+            f"  clean {percent(card.metrics.get('clean_accuracy'))} %, certified recovery against any {patch} patch "
+            f"{certified} on {card.metrics.get('images', '?')} held-out photos"
         )

@@ -9,7 +9,7 @@ from certmask.threat import Patch, Size, checked_patch, checked_size
 
 BAND_TILINGS = ("bands", "blocks")
 BAND = 12
-"""The picture's width over that of a band, where nobody says otherwise: 19 px on 224."""
+"""The picture's width over that of a band, where nobody says otherwise: 18 px on 224."""
 
 
 def band_cover(image: Size | int, patch: Patch | Size | int, band: int | None = None, stride: int = 1) -> Cover:

@@ -13,11 +13,12 @@ import torch
 from certmask.certification import Progress, recorded, run_margin
 from certmask.classifier import Classifier
 from certmask.data import Dataset
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, UsageError
+from certmask.evidence import LocalClassifier
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.trials import Limits, Trial, check_patches, trials
 from certmask.votes import Margin
-from certmask.zoo.models import card_of, short_name
+from certmask.zoo.models import card_of, framing_of, short_name
 from certmask.zoo.networks import network_of
 
 
@@ -98,18 +99,27 @@ class Campaign:
             )
 
     def planned(self) -> list[Trial]:
-        """All trials, without weights or photos."""
-        return [
+        """All trials, without weights or photos; an error if there are none."""
+        found = [
             trial
             for experiment in self.experiments
             for model in self.models
             for source in self.data
             for trial in self._trials(experiment, model, source)
         ]
+        if not found and any(experiment.patches for experiment in self.experiments):
+            models, data = (", ".join(one.label for one in named) for named in (self.models, self.data))
+            names = ", ".join(experiment.name for experiment in self.experiments)
+            photo = any(patch.photo for experiment in self.experiments for patch in experiment.every_patch)
+            whole = " (a patch in the photo: whole photos, 32×32 or enlarged to 224×224)" if photo else ""
+            raise UsageError(f"expected a defence of {names} for {models} on data named {data}{whole}, got none")
+        return found
 
     def _trials(self, experiment: Experiment, model: Named, source: Named) -> list[Trial]:
+        """Those of which it is known what the patch reaches on this model's input."""
         card = card_of(model.name)
-        return trials(experiment, model.label, source.label, card.size, self.limits, network_of(card))
+        found = trials(experiment, model.label, source.label, card.size, self.limits, network_of(card))
+        return [one for one in found if one.patch.photo is None or one.patch.known_on(card.size, framing_of(model.name))]
 
     def run(self, model_of: LoadModel, data_of: LoadData, fixed: Margin | None, say: Say, bar: Bar) -> None:
         """Do, or continue, every trial; without a ``fixed`` margin one is measured for each model and data set."""
@@ -120,23 +130,33 @@ class Campaign:
                 dataset, margin = data_of(model, source, classifier), None
                 for experiment in self.experiments:
                     for trial in self._trials(experiment, model, source):
-                        own = self._perform(trial, classifier, dataset, fixed, margin, say, bar)
-                        margin = own if margin is None else margin
+                        margin = self._perform(trial, classifier, dataset, fixed, margin, say, bar)
 
     def _perform(
         self, trial: Trial, classifier: Classifier, dataset: Dataset, fixed: Margin | None, known: Margin | None,
         say: Say, bar: Bar,
-    ) -> Margin:  # fmt: skip
-        """Run a trial with the margin that is fixed, in its file, known from a trial before, or measured; return it."""
+    ) -> Margin | None:  # fmt: skip
+        """Run a trial with the margin that is fixed, in its file, known from a trial before, or measured.
+
+        Return what is known for the next one: a file has its margin only in the units of its own rules.
+        """
         margin = known if fixed is None else fixed
         header = {} if fixed is not None else recorded(trial.path(self.folder))[0]
         engine = trial.engine(classifier)
         if margin is None or header:
             margin, origin = run_margin(engine, dataset, header)
-            say(f"margin {margin.probability:.3g} in probabilities, {margin.logarithm:.3g} in logarithms ({origin})")
+            say(f"margin {_told(margin, classifier)} ({origin})")
+            known = known if header else margin
         count = len(dataset.spread(trial.images))
         few = f" (only {count}: a cover has so many masks)" if trial.few else ""
         say(f"{trial.path(Path()).stem}: {len(trial.declared)} defences, {count:,} images{few}")
         with bar(count) as progress:
             trial.perform(engine, dataset, self.folder, progress, margin)
-        return margin
+        return known
+
+
+def _told(margin: Margin, classifier: Classifier) -> str:
+    """A margin in the units that rules for this classifier read."""
+    if isinstance(classifier, LocalClassifier):
+        return f"{margin.evidence:.3g} in sums of local evidence"
+    return f"{margin.probability:.3g} in probabilities, {margin.logarithm:.3g} in logarithms"

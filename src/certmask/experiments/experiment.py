@@ -12,9 +12,13 @@ from certmask.zoo.networks import MASKS
 
 if TYPE_CHECKING:
     from certmask.covers.zoom import Level
+    from certmask.data import Framing
 
 PAPER_SIDE = 224
 """Every size in a declaration is in pixels of the paper's 224×224 input."""
+
+PHOTO = (32, 32)
+"""The size of CIFAR-10's photos."""
 
 LINES = {"published": "published rule", "patchcleanser": "PatchCleanser"}
 FAMILIES = {"mlp": "MLP", "mixer": "MLP", "vit": "ViT", "deit": "ViT", "resnet": "ResNet"}
@@ -29,11 +33,13 @@ def scaled(pixels: int, length: int) -> int:
 class LabelledPatch:
     """A square patch: how the experiment calls it, and its side on a 224×224 input.
 
-    Where a patch plays no part its label is "none"; a cover needs a side all the same.
+    Where a patch plays no part its label is "none"; a cover needs a side all the same. A patch that is put on a 32×32
+    photo, before that is enlarged, has a side there, ``photo``; ``side`` is then what it reaches on 224×224.
     """
 
     label: str
     side: int
+    photo: int | None = None
 
     @property
     def number(self) -> str:
@@ -42,7 +48,15 @@ class LabelledPatch:
 
     def on(self, image: Size) -> Patch:
         """The patch on another input, rounded up: never a weaker threat."""
+        if self.photo is not None and image == PHOTO:
+            return Patch(self.photo, self.photo)
         return Patch(scaled(self.side, image[0]), scaled(self.side, image[1]))
+
+    def known_on(self, image: Size, framing: Framing) -> bool:
+        """Whether ``on`` says what the patch reaches: one in the photo, if all of that is taken as it is, or enlarged
+        sevenfold."""
+        whole = framing.crop == 1 and framing.resampling == "bicubic" and image in (PHOTO, (PAPER_SIDE, PAPER_SIDE))
+        return self.photo is None or whole
 
     @property
     def slug(self) -> str:

@@ -150,10 +150,10 @@ TABLE1 = Experiment(
 )  # fmt: skip
 
 IN_THE_PHOTO = {
-    "cifar10": (LabelledPatch("2 px in the photo", 34), LabelledPatch("5 px in the photo", 55)),
+    "cifar10": (LabelledPatch("2 px in the photo", 34, photo=2), LabelledPatch("5 px in the photo", 55, photo=5)),
 }
 """What a patch of 2 or 5 of CIFAR-10's 32 pixels reaches in the 224×224 input, enlarged sevenfold by bicubic
-interpolation."""
+interpolation: a pixel moves all that lie less than two pixels of the photo from its centre."""
 
 TABLE1_PHOTO = Experiment(
     "table1-photo", "CIFAR-10 with the patch in the 32×32 photo, before it is enlarged", "beside Table 1",
@@ -161,7 +161,8 @@ TABLE1_PHOTO = Experiment(
     notes=(
         "Table 1 mixes two threats on CIFAR-10: mask defences are measured with a 14 or 35 px patch on the 224×224 "
         "input, DS, PatchGuard and CBN usually with a 2 or 5 px patch in the 32×32 photo. The latter reaches up to 34 "
-        "or 55 px of the input: it is the stronger attacker, and every defence here is measured against it.",
+        "or 55 px of the input: it is the stronger attacker, and every defence here is measured against it. A network "
+        "that takes the 32×32 photo as it is meets 2 or 5 px there.",
         OTHERS_NOTE,
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from certmask.covers import TILINGS, Cover, band_cover, patchcleanser_cover, zoo
 from certmask.data import Dataset
 from certmask.defences import LocalDefence, MaskedDefence, RuledDefence, engine_covers
 from certmask.engine import Engine
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, CoverError
 from certmask.evidence import LocalClassifier
 from certmask.evidence.registry import listed_local
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, scaled
@@ -184,14 +184,15 @@ def trials(
 ) -> list[Trial]:
     """One per patch that is asked for; defences with too many masks get their own, the exact minimum beside them.
 
-    Only defences for this kind of network are run.
+    Only defences for this kind of network are run, and no bands of which a patch touches so many that nothing could be
+    certified.
     """
     found = []
     for patch in experiment.patches_on(data):
         if limits.patches is not None and patch.number not in limits.patches | {"none"}:
             continue
         declared = [one for one in experiment.defences(patch) if limits.tuned or not one.tuned]
-        declared = [one for one in declared if one.network == network.kind]
+        declared = [one for one in declared if one.network == network.kind and _provable(one, patch, image, network)]
         masked = [one for one in declared if one.network == MASKS]
         absurd = [one for one in masked if len(built_cover(one, patch, image)) > limits.most_masks]
         usual = tuple(one for one in declared if one not in absurd)
@@ -205,18 +206,29 @@ def trials(
     return found
 
 
+def _provable(declared: DeclaredDefence, patch: LabelledPatch, image: Size, network: Network) -> bool:
+    if declared.network != BANDS:
+        return True
+    try:
+        built_defence(declared, patch, image, band=network.band)
+    except CoverError:
+        return False
+    return True
+
+
 def check_patches(experiments: Sequence[Experiment], data: Sequence[str], numbers: frozenset[str] | None) -> None:
     """An error if a patch was asked for that no experiment has on data of these names."""
     known = _numbers(experiments, data)
     odd = sorted((numbers or frozenset()) - set(known))
-    if odd and not known:
+    papers = dict.fromkeys(name for experiment in experiments for name in experiment.patches)
+    offers = [f"{name} {', '.join(own)}" for name in papers if (own := _numbers(experiments, [name]))]
+    if odd and not offers:
         raise CertmaskError(f"expected no choice of patches where there are none, got {odd[0]!r}")
     if odd:
-        papers = dict.fromkeys(name for experiment in experiments for name in experiment.patches)
-        offers = "; ".join(f"{name} {', '.join(_numbers(experiments, [name]))}" for name in papers)
+        other = "; any other as imagenet" if "imagenet" in papers else ""
         raise CertmaskError(
-            f"expected patches among {', '.join(known)} for data named {', '.join(data)} "
-            f"(by NAME in --data NAME=SOURCE: {offers}; any other as imagenet), got {odd[0]!r}"
+            f"expected patches among {', '.join(known) or 'none'} for data named {', '.join(data)} "
+            f"(by NAME in --data NAME=SOURCE: {'; '.join(offers)}{other}), got {odd[0]!r}"
         )
 
 
