@@ -106,6 +106,10 @@ ViewsOption = Annotated[
         autocompletion=_offered(*VIEWS, "plain,mirror"),
     ),
 ]
+VotesOption = Annotated[
+    Path | None,
+    typer.Option("--votes", help="Folder to keep votes in; what it has of this model and photo is not made again."),
+]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
