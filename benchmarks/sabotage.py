@@ -270,9 +270,13 @@ def gate_on_the_bare_picture(_: int) -> Patches:
             said = np.concatenate([said, duels.reshape(len(labels), -1)], axis=1)
         return Proofs(np.asarray((said == labels[:, None]).all(axis=1)), [None] * len(labels))
 
+    def claims(self: JuryRule, votes: Votes) -> Asking[tuple[IntArray, np.ndarray[Any, Any]]]:
+        said = yield from self.claims(votes)
+        return said, np.ones(said.shape, dtype=bool)
+
     return [
         ("certmask.rules.jury.JuryRule._verdicts", verdicts),
-        ("certmask.rules.jury_detection.JuryDetection._claims_until_split", JuryRule.claims),
+        ("certmask.rules.jury_detection.JuryDetection._claims_until_split", claims),
         ("certmask.rules.jury_recovery.JuryRecovery.proving", proving),
         ("certmask.rules.jury_detection.JuryDetection.proving", proving),
     ]

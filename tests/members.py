@@ -21,7 +21,17 @@ from PIL import Image
 from certmask.certificate import Guarantee
 from certmask.covers import TILINGS, Cover, band_cover
 from certmask.errors import CertmaskError
-from certmask.rules import AGGREGATES, RULES, BandMasking, JuryDetection, JuryRecovery, MeanProbability, Rule, Smoothing
+from certmask.rules import (
+    AGGREGATES,
+    RULES,
+    BandMasking,
+    JuryDetection,
+    JuryHiCert,
+    JuryRecovery,
+    MeanProbability,
+    Rule,
+    Smoothing,
+)
 from certmask.rules.tournament import LAST_RESORTS
 from certmask.threat import Patch, Size
 
@@ -75,7 +85,7 @@ ALIGNED = [rule for rule in PROVED_RULES if getattr(rule, "pairs", "all") == "al
 COUNTING = [rule for rule in PROVED_RULES if isinstance(rule, (Smoothing, BandMasking))]
 """Those that add up views, and so ask for covers that hide every place more often than not."""
 ON_ANY_COVER = [rule for rule in PROVED_RULES if rule not in ALIGNED and rule not in COUNTING]
-ZOOMING = [rule for kind in (JuryRecovery, JuryDetection) for rule in variants(kind, ON_LEVELS)]
+ZOOMING = [rule for kind in (JuryRecovery, JuryDetection, JuryHiCert) for rule in variants(kind, ON_LEVELS)]
 """Those that judge level by level."""
 
 

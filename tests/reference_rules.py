@@ -139,17 +139,23 @@ class Judge(NamedTuple):
     aggregate: MeanProbability
     thresholds: Sequence[float] = ()
     pooled: bool = False
+    last: float = -inf
+    """The lead that settles the last level."""
 
     def pools(self, levels: Sequence[Rows]) -> Iterator[tuple[Rows, float]]:
         """The votes that each level looks at, and the threshold that a lead must exceed to settle it there."""
-        for number, threshold in enumerate([*self.thresholds, -inf]):
+        for number, threshold in enumerate([*self.thresholds, self.last]):
             first = 0 if self.pooled else number
             yield [row for rows in levels[first : number + 1] for row in rows], threshold
 
     def verdict(self, levels: Sequence[Rows]) -> int:
         """The class of the first level whose lead exceeds its threshold."""
-        found = ((*self.aggregate.decided(rows), bar) for rows, bar in self.pools(levels))
-        return next(label for label, lead, _, bar in found if lead > bar)
+        return self.settled(levels)[0]
+
+    def settled(self, levels: Sequence[Rows]) -> tuple[int, bool]:
+        """That class, or the last level's, and whether it is settled."""
+        found = [(*self.aggregate.decided(rows), bar) for rows, bar in self.pools(levels)]
+        return next(((label, True) for label, lead, _, bar in found if lead > bar), (found[-1][0], False))
 
     def leads(self, levels: Sequence[Rows], label: int, margin: float) -> list[tuple[Number, int]]:
         """By how much the label leads wherever the margin lets a level settle, and at which; not positive: it fails.
@@ -163,6 +169,9 @@ class Judge(NamedTuple):
                 found.append((low if winner == label else -high, number))
             if low > bar:
                 break
+        else:
+            if not any(map(any, rows)):
+                found.append((0, number))  # silence proves nothing
         return found
 
 
@@ -226,8 +235,9 @@ def published_test(masks: int, table: Table, label: int, margin: float) -> bool:
 
 def jury_detection(places: Sequence[Place], table: Table, judges: Judges) -> Decision:
     """The class that all places name; an alert, with any of the classes they name, if they do not or one is silent."""
-    verdicts = [judges.claims.verdict(claim_levels(table, place)) for place in places]
-    return most_frequent(verdicts), len(set(verdicts)) > 1 or NOBODY in verdicts
+    found = [judges.claims.settled(claim_levels(table, place)) for place in places]
+    verdicts = [label for label, _ in found]
+    return most_frequent(verdicts), len(set(verdicts)) > 1 or NOBODY in verdicts or not all(sure for _, sure in found)
 
 
 def minority_reports(masks: int, table: Table, copies: Sequence[int], threshold: float) -> Decision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 import numpy as np
@@ -77,8 +78,9 @@ def judges_of(rule: JuryDetection | JuryRecovery, cover: Cover) -> reference.Jud
 
     def judge(thresholds: float | tuple[float, ...]) -> reference.Judge:
         bars = thresholds[-below:] if isinstance(thresholds, tuple) else [thresholds] * below
-        return reference.Judge(reference.AGGREGATES[rule.aggregate.name], bars if below else (), rule.pooled)
+        return reference.Judge(reference.AGGREGATES[rule.aggregate.name], bars if below else (), rule.pooled, last)
 
+    last = getattr(rule, "last", -inf)
     duels = judge(rule.thresholds) if isinstance(rule, JuryRecovery) else None
     return reference.Judges(judge(rule.claim_thresholds), duels)
 

@@ -22,6 +22,7 @@ def test_the_readme_example(network: nn.Module, images: Tensor) -> None:
     assert certified is not None
     assert 0 <= certified <= proof.clean_accuracy <= 1
     assert proof.certified_detection is None
+    assert proof.certified_and_quiet is None
     assert len(proof.certificates) == len(images)
 
 
@@ -32,6 +33,9 @@ def test_detection_fills_only_its_own_column(rule: cm.JuryDetection, network: nn
     assert proof.certified_recovery is None
     assert proof.published_test is None
     assert proof.certified_detection is not None
+    quiet = [c.holds and not alert for c, alert in zip(proof.certificates, proof.answer.alerts, strict=True)]
+    right = [bool(label == 0) and one for label, one in zip(proof.answer.labels, quiet, strict=True)]
+    assert proof.certified_and_quiet == sum(right) / len(right)
 
 
 def by_colour(images: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ def test_levels_agree_with_the_reference(rule: Rule) -> None:
     """
     rng, outcomes = Random(21), Counter[tuple[bool, bool]]()
     smooth = isinstance(getattr(rule, "aggregate", None), MeanLogProbability)
-    for _ in range(40):
+    for _ in range(80):
         cover, label = rng.choice(COVERS), rng.randrange(4)
         table = silenced(random_table(cover, label, smooth, rng), rng)
         votes = as_votes(cover, table)

@@ -5,7 +5,9 @@ The attacker may turn every pass without a mask that hides the patch, those that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -40,6 +42,7 @@ from certmask.rules import (
     AGGREGATES,
     Aggregate,
     JuryDetection,
+    JuryHiCert,
     JuryRecovery,
     LabelMajority,
     MeanLogProbability,
@@ -50,7 +53,7 @@ from certmask.rules import (
     tournament,
 )
 from certmask.rules.jury import Verdicts
-from certmask.rules.rule import Asking, majorities
+from certmask.rules.rule import Asking, answer, majorities
 from certmask.rules.verdicts import Pools, settled
 from certmask.threat import Patch
 from certmask.votes import Votes
@@ -92,7 +95,13 @@ def test_every_attack_on_places_that_share_a_mask(aggregate: Aggregate, pooled: 
 
 
 @pytest.mark.parametrize(
-    "rule", [JuryRecovery(thresholds=0.5, claim_thresholds=0.5), JuryDetection(thresholds=0.5, pooled=True)], ids=repr
+    "rule",
+    [
+        JuryRecovery(thresholds=0.5, claim_thresholds=0.5),
+        JuryDetection(thresholds=0.5, pooled=True),
+        JuryHiCert(thresholds=0.5),
+    ],
+    ids=repr,
 )
 def test_every_attack_on_three_levels(rule: Rule) -> None:
     """Exhaustive on four places."""
@@ -112,6 +121,7 @@ AT_ONCE = [
     JuryRecovery(thresholds=0.5, claim_thresholds=0.5),
     JuryRecovery(thresholds=0.5, claim_thresholds=0.5, last_resort="majority"),
     JuryDetection(thresholds=0.5),
+    JuryHiCert(thresholds=0.5),
 ]
 
 
@@ -142,6 +152,29 @@ def test_of_a_certified_picture_every_basis_is_right() -> None:
                 runs = plays(cover, deciding(rule), QUIET, attacker(cover, district, clean, QUIET))
                 seen |= {(decision.basis, decision.label) for decision, _ in runs}
     assert seen == {(basis, 2) for basis in BASES}
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["replaced", "pooled"])
+def test_doubt_certifies_more_and_raises_an_alert(pooled: bool) -> None:
+    """All tables on two levels: whatever jury detection certifies is certified, and more, of which the clean one warns.
+
+    A place in doubt has no weakest lead; where all votes on a place are silent, nothing is proved.
+    """
+    detection, rule = JuryDetection(thresholds=0.5, pooled=pooled), JuryHiCert(thresholds=0.5, pooled=pooled)
+    seen = Counter[tuple[bool, bool]]()
+    for picks in product(range(len(LEADS)), repeat=len(WHOLE)):
+        votes = Votes.from_table(WHOLE, LEADS[list(picks)])
+        plain, doubting = detection.certify(votes, 2).holds, rule.certify(votes, 2).holds
+        decision = rule.decide(votes)
+        assert doubting or not plain
+        assert plain or not doubting or decision.alert
+        if 6 in picks[1:] and decision != Decision(2):
+            assert pooled or not doubting, "a place whose last vote is silent"
+        seen[doubting, decision.alert] += 1
+    assert min(seen[True, True], seen[True, False], seen[False, True], seen[False, False]) > 5
+    unsure = Votes.from_table(WHOLE, LEADS[[4, 4, 4]])
+    (proofs,) = (answer(rule.proving(unsure, np.array([2])), unsure),)
+    assert (proofs.holds.tolist(), list(proofs.weakest)) == ([True], [None])
 
 
 def larger() -> list[Cover]:
@@ -179,27 +212,27 @@ def shaken(palette: Tensor, margin: float, logarithms: bool) -> Tensor:
     return torch.cat([palette, *moved])
 
 
-def shaking_attacks(cover: Cover, rule: Rule, noise: float) -> Iterator[tuple[Decision, Table]]:
+def shaking_attacks(cover: Cover, rule: Rule, noise: float, near: Tensor = NEAR) -> Iterator[tuple[Decision, Table]]:
     """All attacks on certified tables in which also the votes that hide the patch may come out with other leads."""
     logarithms = rule.unit == "logarithm"
-    palette = shaken(NEAR, noise, logarithms)
-    tables = list(certified(cover, rule, 2, NEAR))
+    palette = shaken(near, noise, logarithms)
+    tables = list(certified(cover, rule, 2, near))
     for district in range(len(cover.districts)):
         for part in sorted({tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}):
-            sharp = attacker(cover, district, dict(part), NEAR)
+            sharp = attacker(cover, district, dict(part), near)
 
             def options(one: tuple[int, int], sharp: Any = sharp) -> Sequence[int]:
                 votes: Sequence[int] = sharp(one)
-                return range(votes[0], len(palette), len(NEAR)) if len(votes) == 1 else (0, 1)
+                return range(votes[0], len(palette), len(near)) if len(votes) == 1 else (0, 1)
 
             yield from plays(cover, deciding(rule), palette, options)
 
 
 @pytest.mark.parametrize("aggregate", [kind() for kind in AGGREGATES.values()], ids=lambda one: one.name)
 @pytest.mark.parametrize("pooled", [False, True], ids=["replaced", "pooled"])
-@pytest.mark.parametrize("kind", [JuryDetection, JuryRecovery])
+@pytest.mark.parametrize("kind", [JuryDetection, JuryHiCert, JuryRecovery])
 def test_a_lead_within_the_margin_of_a_threshold_is_right_on_both_sides(
-    kind: type[JuryDetection | JuryRecovery], pooled: bool, aggregate: Aggregate
+    kind: type[JuryDetection | JuryHiCert | JuryRecovery], pooled: bool, aggregate: Aggregate
 ) -> None:
     """Exhaustive: every lead up to one margin lower or higher, at any level; without a margin that breaks some."""
     logarithms = isinstance(aggregate, MeanLogProbability)
@@ -209,12 +242,27 @@ def test_a_lead_within_the_margin_of_a_threshold_is_right_on_both_sides(
     told: dict[str, Any] = {"aggregate": aggregate, "thresholds": bar, "pooled": pooled}
     if kind is JuryRecovery:
         told["claim_thresholds"] = bar
+    if kind is JuryHiCert:
+        told["threshold"] = 0.0
     careful = kind(**told, margin=margin)
     decisions = [decision for decision, _ in shaking_attacks(WHOLE, careful, margin)]
     assert len(decisions) > 20
     assert all(keeps(careful.guarantee, decision, 2) for decision in decisions)
     careless = kind(**told)
     assert not all(keeps(careless.guarantee, decision, 2) for decision, _ in shaking_attacks(WHOLE, careless, margin))
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["replaced", "pooled"])
+def test_doubt_within_the_margin_of_a_threshold_proves_nothing(pooled: bool) -> None:
+    """Exhaustive: another class leads by about the last threshold; without a margin, noise settles some for it."""
+    near, margin = torch.cat([NEAR[:2], NEAR[2:].flip(1)]), 0.125
+    told: dict[str, Any] = {"thresholds": 1.5, "threshold": 0.5, "pooled": pooled}
+    careful, careless = JuryHiCert(**told, margin=margin), JuryHiCert(**told)
+    decisions = [decision for decision, _ in shaking_attacks(WHOLE, careful, margin, near)]
+    assert len(decisions) > 20
+    assert all(keeps(careful.guarantee, decision, 2) for decision in decisions)
+    broken = shaking_attacks(WHOLE, careless, margin, near)
+    assert not all(keeps(careless.guarantee, decision, 2) for decision, _ in broken)
 
 
 # --------------------------------------------------------------------------- the enumeration can find mistakes

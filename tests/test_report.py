@@ -230,7 +230,10 @@ def test_every_figure_is_recomputed_from_the_file(run: Path) -> None:
         guarantee = defence["rule"]["guarantee"]
         if guarantee != "none":
             counts[KIND[guarantee]] = sum(o["certified"] for _, o in found)
-        for name in ("clean_accuracy", "false_alerts", *KIND.values()):
+        if guarantee == "detection":
+            right = [o for label, o in found if o["label"] == label and not o["alert"]]
+            counts["certified_and_quiet"] = sum(o["certified"] for o in right)
+        for name in ("clean_accuracy", "false_alerts", "certified_and_quiet", *KIND.values()):
             check_share(record, name, counts.get(name))
         proofs = [o["certificate_passes"] for _, o in found if o["certified"]]
         assert record["passes_to_prove_if_proved"] == (str(sum(proofs) / len(proofs)) if proofs else "")
@@ -257,7 +260,8 @@ def test_the_page_agrees_with_the_table_command_on_the_demo(tmp_path: Path) -> N
     records = csv.DictReader((tmp_path / "page.csv").open(encoding="utf-8"))
     (printed,) = json.loads(certmask("table", DEMO, "--json").stdout)
     for record, line in zip(records, printed["lines"], strict=True):
-        for name in ("clean_accuracy", "certified_recovery", "certified_detection", "published_test", "false_alerts"):
+        names = "clean_accuracy", "certified_recovery", "certified_detection", "certified_and_quiet", "published_test"
+        for name in (*names, "false_alerts"):
             assert record[name] == ("" if line[name] is None else str(line[name]))
         assert float(record["passes_to_prove"] or 0) == pytest.approx(line["certificate_passes"])
         assert float(record["passes_to_answer"]) == pytest.approx(line["passes"])
@@ -268,23 +272,24 @@ def test_guarantees_never_share_a_column(run: Path) -> None:
     report(run, cwd=run.parent)
     upper, lower, *rows = page_of(run.parent).tables[0]
     assert upper == ["defence", "share of images, %", "masks", "passes per image", "ms per image, estimated", "images"]
-    assert lower[:5] == [
+    assert lower[:6] == [
         "clean accuracy",
         "certified recovery",
         "certified detection",
+        "certified and quiet",
         "false alerts",
         "published test",
     ]
-    filled = {row[0]: [cell != "–" for cell in row[2:4]] + [row[5] != "–"] for row in rows}
+    filled = {row[0]: [cell != "–" for cell in (*row[2:5], row[6])] for row in rows}
     assert filled == {
-        "undefended": [False, False, False],
-        "published k=6": [False, False, True],
-        "jury detection": [False, True, False],
-        "minority reports": [False, True, False],
-        "jury recovery": [True, False, False],
-        "PatchCleanser": [True, False, False],
+        "undefended": [False, False, False, False],
+        "published k=6": [False, False, False, True],
+        "jury detection": [False, True, True, False],
+        "minority reports": [False, True, True, False],
+        "jury recovery": [True, False, False, False],
+        "PatchCleanser": [True, False, False, False],
     }
-    assert all(re.fullmatch(r"\d+\.\d \[\d+\.\d, \d+\.\d\]", cell) for row in rows for cell in (row[1], row[4]))
+    assert all(re.fullmatch(r"\d+\.\d \[\d+\.\d, \d+\.\d\]", cell) for row in rows for cell in (row[1], row[5]))
 
 
 def test_the_page_stands_alone(photographed: Path) -> None:
@@ -837,8 +842,8 @@ def test_a_defence_without_masks_or_reasons() -> None:
 def test_the_words_of_a_page_are_explained(run: Path) -> None:
     words = ("place", "level", "lead", "basis", "weakest",
              "mask", "cover", "fold", "jury", "district", "dissent", "pairs, duels", "margin", "pass", "clean accuracy",
-             "certified recovery", "certified detection", "certified accuracy", "published test", "alert",
-             "false alerts")  # fmt: skip
+             "certified recovery", "certified detection", "certified and quiet", "certified accuracy",
+             "published test", "alert", "false alerts")  # fmt: skip
     report(run, cwd=run.parent)
     text = (run.parent / "page.html").read_text(encoding="utf-8")
     for word in words:

@@ -54,6 +54,7 @@ from certmask.rules import (
     BandMasking,
     HiCert,
     JuryDetection,
+    JuryHiCert,
     JuryRecovery,
     LabelMajority,
     MeanLogProbability,
@@ -108,6 +109,7 @@ RULES_AND_MARGINS: list[Rule] = [
         for p in ("all", "aligned")
         for rule in named(JuryRecovery, aggregate=a(), pairs=p)
     ),
+    *(rule for a in AGGREGATES.values() for t in (0.0, 0.4) for rule in named(JuryHiCert, aggregate=a(), threshold=t)),
     *named(JuryRecovery, last_resort="majority"),
     *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(MinorityReports, threshold=threshold)),
     *(rule for threshold in (0.0, 0.25, 0.5) for rule in named(HiCert, threshold=threshold)),

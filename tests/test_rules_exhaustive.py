@@ -394,9 +394,9 @@ UNSURE = torch.tensor([[14, 1, 1], [1, 14, 1], [1, 1, 14], [8, 4, 4], [4, 8, 4],
 
 
 def blurred(palette: Tensor, label: int, margin: float, logarithms: bool) -> Tensor:
-    """The palette, then the palette with every row moved against the label by half the margin per class."""
-    against = torch.full((palette.shape[1],), margin / 2)
-    against[label] = -margin / 2
+    """The palette, then the palette with every row moved by half the margin from the label, and as much to class 0."""
+    against = torch.zeros(palette.shape[1])
+    against[0], against[label] = margin / 2, -margin / 2
     return torch.cat([palette, palette * against.exp() if logarithms else palette + against])
 
 

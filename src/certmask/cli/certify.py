@@ -34,6 +34,7 @@ from certmask.cli.options import (
     ThresholdsOption,
     TilingOption,
     ViewsOption,
+    VotesOption,
     WeightsOption,
 )
 from certmask.data.sources import sources_help
@@ -74,10 +75,7 @@ def certify(
     views: ViewsOption = "plain",
     images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
-    votes: Annotated[
-        Path | None,
-        typer.Option("--votes", help="Folder to keep votes in; what it has of this model and photo is not made again."),
-    ] = None,
+    votes: VotesOption = None,
     out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
         "runs/certify.jsonl"
     ),

@@ -54,6 +54,9 @@ OF_MASKS = ("mask", "tiling", "fold", "last_resort", "defence", *OF_LEVELS, "ban
 OF_BANDS = ("band", "stride", "theta", "share")
 """Options that only rules of bands take."""
 
+TAKEN_BY = {"last_resort": "zoom", "theta": "smoothing", "share": "patchguard-smoothing"}
+"""Options that only rules take which have such a parameter, and one of these."""
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -153,11 +156,17 @@ class Choices:
         if several and not any(map(self._zooms, masked)):
             option = several[0].replace("_", "-")
             raise UsageError(f"expected --{option} beside a rule of several levels, such as zoom, got none")
+        plain = [name for name in single if name != "tiling" or self.tiling not in (*BAND_TILINGS, "zoom")]
+        if plain and masked and all(self._bands(name) or self._zooms(name) for name in masked):
+            first = next(filter(self._bands, masked))
+            raise UsageError(f"expected --band and --stride for {first}, which looks at bands, got --{plain[0]}")
         banded = [name for name in OF_BANDS if getattr(self, name) is not None]
         if banded and not any(map(self._bands, masked)):
             raise UsageError(f"expected --{banded[0]} beside a rule of bands, such as smoothing, got none")
-        if self.last_resort is not None and not any(hasattr(rule, "last_resort") for rule in rules):
-            raise UsageError("expected --last-resort beside a rule that may need one, such as zoom, got none")
+        for name, such in TAKEN_BY.items():
+            if getattr(self, name) is not None and not any(hasattr(rule, name) for rule in rules):
+                option = name.replace("_", "-")
+                raise UsageError(f"expected --{option} beside a rule that takes it, such as {such}, got none")
         if self.tuned is not None:
             self._check_tuned(self.tuned)
 

@@ -106,6 +106,10 @@ ViewsOption = Annotated[
         autocompletion=_offered(*VIEWS, "plain,mirror"),
     ),
 ]
+VotesOption = Annotated[
+    Path | None,
+    typer.Option("--votes", help="Folder to keep votes in; what it has of this model and photo is not made again."),
+]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -130,7 +134,7 @@ AggregateOption = Annotated[
 ]
 ThresholdOption = Annotated[
     float | None,
-    typer.Option("--threshold", help="Confidence threshold of minority-reports and hicert; default: 0.5."),
+    typer.Option("--threshold", help="Confidence of minority-reports and hicert, lead of zoom-hicert; default: 0.5."),
 ]
 BandOption = Annotated[
     int | None, typer.Option("--band", min=1, help="Width of what smoothing leaves of the picture; default: a 12th.")

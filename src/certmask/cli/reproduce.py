@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from certmask.cli.options import BackendOption, BatchOption, DeviceOption, MarginOption, PrecisionOption, ViewsOption
+from certmask.cli.options import (
+    BackendOption,
+    BatchOption,
+    DeviceOption,
+    MarginOption,
+    PrecisionOption,
+    ViewsOption,
+    VotesOption,
+)
 from certmask.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:
@@ -46,6 +54,7 @@ def reproduce(
     defence: Annotated[
         Path | None, typer.Option("--defence", help="The model's own, from `tune`, beside those of the experiment.")
     ] = None,
+    votes: VotesOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many passes each run takes.")] = False,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
@@ -68,12 +77,17 @@ def reproduce(
     with asked_rightly():
         experiments = chosen(name)
     check_folder(out)
+    if votes is not None:
+        check_folder(votes)
     if from_ is not None:
         if model or data or images or patch_share or defence or dry_run:
             raise UsageError("expected no choice of models, data, images, patches or defence with --from, got one")
         _report(name, from_, from_ if out == OUT else out)
         return
-    cost, limits = len(pick_views(views)), Limits(images, few_images, most_masks, patch_numbers(patch_share), defence)
+    cost, limits = (
+        len(pick_views(views)),
+        Limits(images, few_images, most_masks, patch_numbers(patch_share), defence, votes),
+    )
     with asked_rightly():
         models, sources = (
             [named_model(text) for text in model or PAPER_MODELS],

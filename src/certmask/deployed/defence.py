@@ -88,6 +88,15 @@ class Proof:
         return self._share(Guarantee.DETECTION)
 
     @property
+    def certified_and_quiet(self) -> float | None:
+        """Share with certified detection that is answered rightly and raises no alert while clean."""
+        if self.guarantee is not Guarantee.DETECTION:
+            return None
+        right = (self.answer.labels == self.labels) & ~self.answer.alerts
+        proved = torch.tensor([certificate.holds for certificate in self.certificates], device=right.device)
+        return (proved & right).float().mean().item()
+
+    @property
     def published_test(self) -> float | None:
         """Share that passes the published test; it guarantees nothing against an adaptive attacker."""
         return self._share(Guarantee.PUBLISHED)

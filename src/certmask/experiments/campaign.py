@@ -111,7 +111,11 @@ class Campaign:
             models, data = (", ".join(one.label for one in named) for named in (self.models, self.data))
             names = ", ".join(experiment.name for experiment in self.experiments)
             photo = any(patch.photo for experiment in self.experiments for patch in experiment.every_patch)
-            whole = " (a patch in the photo: whole photos, 32×32 or enlarged to 224×224)" if photo else ""
+            whole = (
+                " (a patch in the photo: whole photos, 32×32 or enlarged by a whole factor, up to 224×224)"
+                if photo
+                else ""
+            )
             raise UsageError(f"expected a defence of {names} for {models} on data named {data}{whole}, got none")
         return found
 
@@ -119,7 +123,9 @@ class Campaign:
         """Those of which it is known what the patch reaches on this model's input."""
         card = card_of(model.name)
         found = trials(experiment, model.label, source.label, card.size, self.limits, network_of(card))
-        return [one for one in found if one.patch.photo is None or one.patch.known_on(card.size, framing_of(model.name))]
+        return [
+            one for one in found if one.patch.photo is None or one.patch.known_on(card.size, framing_of(model.name))
+        ]
 
     def run(self, model_of: LoadModel, data_of: LoadData, fixed: Margin | None, say: Say, bar: Bar) -> None:
         """Do, or continue, every trial; without a ``fixed`` margin one is measured for each model and data set."""
@@ -151,7 +157,7 @@ class Campaign:
         few = f" (only {count}: a cover has so many masks)" if trial.few else ""
         say(f"{trial.path(Path()).stem}: {len(trial.declared)} defences, {count:,} images{few}")
         with bar(count) as progress:
-            trial.perform(engine, dataset, self.folder, progress, margin)
+            trial.perform(engine, dataset, self.folder, progress, margin, self.limits.votes)
         return known
 
 

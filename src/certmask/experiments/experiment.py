@@ -53,10 +53,15 @@ class LabelledPatch:
         return Patch(scaled(self.side, image[0]), scaled(self.side, image[1]))
 
     def known_on(self, image: Size, framing: Framing) -> bool:
-        """Whether ``on`` says what the patch reaches: one in the photo, if all of that is taken as it is, or enlarged
-        sevenfold."""
-        whole = framing.crop == 1 and framing.resampling == "bicubic" and image in (PHOTO, (PAPER_SIDE, PAPER_SIDE))
-        return self.photo is None or whole
+        """Whether ``on`` covers what the patch reaches: one in the photo, if all of that is taken as it is, or enlarged
+        by a whole factor up to seven.
+
+        A factor ``s`` makes of ``k`` pixels at most ``s·(k + 3)``, for odd ones one less. That is no more than the side
+        on 224×224, ``7·(k + 3) − 1``, scaled and rounded up, as long as ``s`` is at most 7.
+        """
+        factor, rest = divmod(image[0], PHOTO[0])
+        whole = framing.crop == 1 and framing.resampling == "bicubic" and image[0] == image[1]
+        return self.photo is None or (whole and rest == 0 and 1 <= factor <= PAPER_SIDE // PHOTO[0])
 
     @property
     def slug(self) -> str:

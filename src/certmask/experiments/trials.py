@@ -102,7 +102,8 @@ def built_local(
 class Limits:
     """How much is run: covers of more than ``most_masks`` masks see only ``few_images`` images.
 
-    ``tuned`` is the file of a defence that was tuned for the model; without one, no such defence is run.
+    ``tuned`` is the file of a defence that was tuned for the model; without one, no such defence is run. ``votes`` is a
+    folder to keep votes in: trials that look through the same masks make them once.
     """
 
     images: int | None = None
@@ -110,6 +111,7 @@ class Limits:
     most_masks: int = 20_000
     patches: frozenset[str] | None = None
     tuned: Path | None = None
+    votes: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -169,12 +171,20 @@ class Trial:
         """The engine for all defences to run: the one that measures their margin is the one that then certifies."""
         return Engine(classifier, engine_covers(self.defences_of(classifier)))
 
-    def perform(self, engine: Engine, dataset: Dataset, folder: Path, progress: Progress, margin: Margin) -> None:
+    def perform(
+        self,
+        engine: Engine,
+        dataset: Dataset,
+        folder: Path,
+        progress: Progress,
+        margin: Margin,
+        votes: Path | None = None,
+    ) -> None:
         """Do, or continue, and note beside the results file how long it took."""
         meter = Meter(progress, energy_counter(engine.classifier.device))
         try:
             defences = self.defences_of(engine.classifier, margin)
-            certify_run(engine, dataset.spread(self.images), defences, self.path(folder), progress=meter)
+            certify_run(engine, dataset.spread(self.images), defences, self.path(folder), votes=votes, progress=meter)
         finally:
             add_stretch(self.path(folder), meter.stretch())
 

@@ -40,6 +40,8 @@ TERMS = {
     "certified recovery": f"Images for which it is proved that {Guarantee.RECOVERY.sentence}.",
     "certified detection": f"Images for which it is proved that {Guarantee.DETECTION.sentence}. Worth as much as "
     "its false alerts are few. Never to be added to recovery.",
+    "certified and quiet": "Images with certified detection that are answered rightly and without an alert while they "
+    "carry no patch. A rule may certify more than that where it warns of clean images, too.",
     "certified accuracy": "What papers call the certified part of all images. Here it always has the name of what is "
     "promised: certified recovery or certified detection.",
     "alert": "A warning that the picture may carry a patch. The answer beside it is a guess.",

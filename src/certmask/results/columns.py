@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from certmask.certificate import BASES, Guarantee
 from certmask.covers.cover import cover_text
 from certmask.errors import ResultsError
-from certmask.results.clusters import is_right
+from certmask.results.clusters import is_certified, is_right
 from certmask.results.file import Row
 from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
 from certmask.results.run import Run
@@ -28,8 +28,9 @@ class Figures:
     """One defence over all images of a run.
 
     None stands where there is no such figure: a rule that promises nothing certifies nothing and needs no masks, and
-    another defence may have none. Times are estimates: passes, times the run's mean time of one pass. ``bases`` has the
-    share of answers that rest on each basis, for rules that recorded it.
+    another defence may have none. ``certified_quiet`` are images that a rule of detection certifies and answers rightly
+    without an alert. Times are estimates: passes, times the run's mean time of one pass. ``bases`` has the share of
+    answers that rest on each basis, for rules that recorded it.
     """
 
     run: str
@@ -44,6 +45,7 @@ class Figures:
     cover: str | None
     clean: Share
     certified: Share | None
+    certified_quiet: Share | None
     false_alerts: Share
     answer_passes: float
     proof_passes: float | None
@@ -96,6 +98,7 @@ def _figures(run: Run, defence: str) -> Figures:
         cover=cover_text(cover) if cover and proves else None,
         clean=Share(sum(is_right(row, defence) for row in run.rows), images),
         certified=Share(sum(o["certified"] for o in found), images) if proves else None,
+        certified_quiet=_certified_quiet(run, defence),
         false_alerts=Share(sum(o["alert"] for o in found), images),
         answer_passes=sum(o["passes"] for o in found) / images,
         proof_passes=_mean([passes for _, passes in prices]),
@@ -106,6 +109,13 @@ def _figures(run: Run, defence: str) -> Figures:
         levels=len(cover.get("levels", ())) if cover else 0,
         bases=_bases(found),
     )
+
+
+def _certified_quiet(run: Run, defence: str) -> Share | None:
+    """The images that are certified and answered rightly without an alert, for a rule that may raise one."""
+    if run.guarantee(defence) is not Guarantee.DETECTION:
+        return None
+    return Share(sum(is_certified(row, defence) and is_right(row, defence) for row in run.rows), len(run.rows))
 
 
 def _bases(found: Sequence[Row]) -> dict[str, Share]:
@@ -236,6 +246,8 @@ COLUMNS: list[Column[Figures]] = [
            "certified\nrecovery"),
     Column("certified_detection", SHARE, lambda f: f.certified_as(Guarantee.DETECTION), "certified detection", SHARES,
            "certified\ndetection"),
+    Column("certified_and_quiet", SHARE, lambda f: f.certified_quiet, "certified and quiet", SHARES,
+           "certified\nand quiet"),
     Column("false_alerts", SHARE, lambda f: f.false_alerts, "false alerts", SHARES, "false\nalerts"),
     Column("published_test", SHARE, lambda f: f.certified_as(Guarantee.PUBLISHED), "published test", SHARES,
            "published\ntest"),

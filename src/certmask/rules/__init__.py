@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from certmask.rules.band_masking import BandMasking as BandMasking
     from certmask.rules.hicert import HiCert as HiCert
     from certmask.rules.jury_detection import JuryDetection as JuryDetection
+    from certmask.rules.jury_hicert import JuryHiCert as JuryHiCert
     from certmask.rules.jury_recovery import JuryRecovery as JuryRecovery
     from certmask.rules.minority_reports import MinorityReports as MinorityReports
     from certmask.rules.patchcleanser import PatchCleanser as PatchCleanser

@@ -29,6 +29,8 @@ class JuryDetection(JuryRule):
     name = "jury detection"
     guarantee = Guarantee.DETECTION
     pairs = "all"
+    last: float = LAST
+    """The lead that settles a claim at the last level: any."""
 
     def __init__(
         self,
@@ -40,18 +42,23 @@ class JuryDetection(JuryRule):
         super().__init__(aggregate, thresholds, pooled, margin)
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
-        claims = yield from self._claims_until_split(votes)
-        return [Decision(majority(own), alert=bool(((own != own[0]) | (own == NO_CLASS)).any())) for own in claims]
+        claims, clear = yield from self._claims_until_split(votes)
+        alerts = [
+            bool(((own != own[0]) | (own == NO_CLASS)).any()) or not sure.all()
+            for own, sure in zip(claims, clear, strict=True)
+        ]
+        return [Decision(majority(own), alert) for own, alert in zip(claims, alerts, strict=True)]
 
-    def _claims_until_split(self, votes: Votes) -> Asking[IntArray]:
-        """``D(t)`` of every place, ``[pictures, places]``; looking closer ends where two settled places disagree.
+    def _claims_until_split(self, votes: Votes) -> Asking[tuple[IntArray, BoolArray]]:
+        """``D(t)`` of every place, and whether it is settled, ``[pictures, places]`` each.
 
-        The most doubtful places come first. Those that are not settled then have the verdict of the last look.
+        Looking closer ends where two settled places disagree. The most doubtful places come first. Those that are not
+        settled then have the verdict of the last look.
         """
         levels = self.levels(votes)
         labels = np.full((votes.store.pictures, levels.places), NO_CLASS)
         leads, clear = np.zeros(labels.shape), np.zeros(labels.shape, dtype=bool)
-        for level, bar in enumerate((*bars_of(self.claim_thresholds, levels), LAST)):
+        for level, bar in enumerate((*bars_of(self.claim_thresholds, levels), self.last)):
             seen, at_once = clear.copy(), levels.places if level == 0 else FIRST_PLACES
             while (left := ~seen & ~_split(labels, clear)[:, None]).any():
                 pictures, places = np.nonzero(_smallest(leads, left, at_once))
@@ -60,10 +67,10 @@ class JuryDetection(JuryRule):
                 here = pictures, places
                 labels[here], clear[here], leads[here] = settled(self.aggregate, votes, pools, bar)
                 seen[here], at_once = True, 2 * at_once
-        return labels
+        return labels, clear
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
-        return (yield from self.prover(votes, labels).detection(self.levels(votes)))
+        return (yield from self.prover(votes, labels).detection(self.levels(votes), self.last))
 
 
 def _split(labels: IntArray, clear: BoolArray) -> BoolArray:

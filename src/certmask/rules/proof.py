@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from certmask.certificate import Weakest
+from certmask.certificate import NO_CLASS, Weakest
 from certmask.geometry import IntArray
-from certmask.passes import Ask
+from certmask.passes import NONE, Ask
 from certmask.rules.aggregates import Aggregate, Leads
 from certmask.rules.levels import Levels, Questions
 from certmask.rules.rule import Asking, Proofs
-from certmask.rules.verdicts import LAST, Pools, told
+from certmask.rules.verdicts import LAST, Pools, Told, told
 from certmask.votes import BoolArray, Votes
 
 FIRST_BLOCK, GROWTH = 32, 4
@@ -88,10 +88,10 @@ class Prover:
     votes: Votes
     labels: IntArray
 
-    def detection(self, levels: Levels) -> Asking[Proofs]:
-        """Whether every place claims the label."""
+    def detection(self, levels: Levels, last: float = LAST) -> Asking[Proofs]:
+        """Whether every place claims the label, or nothing where the last level's lead does not exceed ``last``."""
         course = Course.begun(len(self.labels))
-        yield from self.prove(levels.claims, self.claim_thresholds, course)
+        yield from self.prove(levels.claims, self.claim_thresholds, course, last=last)
         return _proofs(levels, course)
 
     def recovery(self, levels: Levels) -> Asking[Proofs]:
@@ -106,7 +106,12 @@ class Prover:
         return _proofs(levels, claims, duels)
 
     def prove(
-        self, questions: Questions, thresholds: Sequence[float], course: Course, sureness: Leads | None = None
+        self,
+        questions: Questions,
+        thresholds: Sequence[float],
+        course: Course,
+        sureness: Leads | None = None,
+        last: float = LAST,
     ) -> Asking[Leads]:
         """Go through all questions about every picture whose proof stands; returns the leads at the first level.
 
@@ -131,7 +136,7 @@ class Prover:
             begun[fresh] += block
             if not len(now.pictures):
                 return leads
-            opened = yield from self._ask(questions, (*thresholds, LAST), now, course, leads)
+            opened = yield from self._ask(questions, (*thresholds, last), now, course, leads)
             waiting = Asked.joined([waiting, *opened])
             block *= GROWTH
 
@@ -149,24 +154,35 @@ class Prover:
             said = told(self.aggregate, self.votes, pool, own, self.margin, thresholds[level])
             if level == 0:
                 leads[part.pictures, part.questions] = said.leads
+            if level == len(thresholds) - 1:
+                said = self._at_the_end(pool, said)
             course.proved[part.pictures[said.wrong]] = False
             closed = said.wrong | ~said.open
             things = questions.things(level)[part.questions[closed]]
             course.note(part.pictures[closed], said.leads[closed], level, things)
-            if said.open.any():
+            if said.open.any() and level < len(thresholds) - 1:
                 opened.append(_below(questions, part.of(said.open), said.leads[said.open], level))
         return opened
 
+    def _at_the_end(self, pools: Pools, said: Told) -> Told:
+        """What pools of the last level say: one in doubt settles nothing, unless it is silent; that proves nothing."""
+        if not said.open.any():
+            return said
+        labels = self.votes.heads(pools.passes, pools.pictures).labels
+        silent = np.asarray(((labels == NO_CLASS) | (pools.passes == NONE)).all(axis=1))
+        return said._replace(wrong=said.wrong | (said.open & silent))
+
 
 def _proofs(levels: Levels, *courses: Course) -> Proofs:
-    """What courses about places, and about pairs of them, prove together."""
-    weakest = []
+    """What courses about places, and about pairs of them, prove together; none is weakest where all are in doubt."""
+    weakest: list[Weakest | None] = []
     for picture in range(len(courses[0].proved)):
         pairs, course = min(enumerate(courses), key=lambda one: float(one[1].lead[picture]))
         thing = course.thing[picture]
         boxes = levels.boxes[levels.opponents[thing] if pairs else [thing]].tolist()
         lead, level = float(course.lead[picture]), int(course.level[picture])
-        weakest.append(Weakest(tuple(tuple(box) for box in boxes), lead, level))
+        found = Weakest(tuple(tuple(box) for box in boxes), lead, level)
+        weakest.append(found if lead < np.inf else None)
     return Proofs(courses[-1].proved, weakest)
 
 

@@ -66,6 +66,13 @@ REGISTER = (
         suits="zoom",
     ),
     Listed(
+        "zoom-hicert",
+        "jury_hicert",
+        "JuryHiCert",
+        "the same, and alert where a place is in doubt under the smallest masks, too (after HiCert, 2025)",
+        suits="zoom",
+    ),
+    Listed(
         "jury-recovery",
         "jury_recovery",
         "JuryRecovery",
