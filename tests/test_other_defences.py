@@ -45,7 +45,9 @@ def here(tmp_path_factory: pytest.TempPathFactory, photos: dict[str, Path]) -> P
         model = build_model(architecture, 2, (32, 32))
         (head,) = (tensor for key, tensor in model.named_parameters() if tensor.shape == (2,) and key.endswith("bias"))
         head.data.copy_(torch.tensor([-bias, bias]))
-        save_model(model, Card(architecture, ("cat", "cup"), (32, 32), crop=1.0, **options), folder / f"{name}.safetensors")
+        save_model(
+            model, Card(architecture, ("cat", "cup"), (32, 32), crop=1.0, **options), folder / f"{name}.safetensors"
+        )
     return folder
 
 
@@ -151,7 +153,19 @@ def test_local_rules_certify_and_withstand_an_attack(here: Path, tmp_path: Path)
 
 
 def test_a_share_is_that_of_robust_masking(here: Path, tmp_path: Path) -> None:
-    run(here, "certify", "photos", "--rule", "patchguard", "--share", "0.4", "--margin", "0.5", "--out", tmp_path / "s.jsonl")
+    run(
+        here,
+        "certify",
+        "photos",
+        "--rule",
+        "patchguard",
+        "--share",
+        "0.4",
+        "--margin",
+        "0.5",
+        "--out",
+        tmp_path / "s.jsonl",
+    )
     rule = read_run(tmp_path / "s.jsonl").defences["patchguard"]["rule"]
     assert (rule["threshold"], rule["margin"]) == (0.4, 0.5)
 
@@ -177,7 +191,22 @@ def test_bands_are_as_wide_as_those_the_network_was_trained_on(here: Path, tmp_p
 def test_networks_of_bands_and_cells_compute_with_torch_by_default(model: str, here: Path, tmp_path: Path) -> None:
     rule = {"bands": "smoothing", "cells": "patchguard"}[model]
     out = tmp_path / "run.jsonl"
-    run(here, "certify", "photos", "--rule", rule, "--patch", "2", "--images", "1", "--backend", "auto", "--out", out, model=model)
+    run(
+        here,
+        "certify",
+        "photos",
+        "--rule",
+        rule,
+        "--patch",
+        "2",
+        "--images",
+        "1",
+        "--backend",
+        "auto",
+        "--out",
+        out,
+        model=model,
+    )
     assert read_run(out).model["backend"] == "torch"
 
 
