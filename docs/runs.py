@@ -167,8 +167,8 @@ def other_cards_table(folder: Path) -> str:
             continue
         shown = f"bands of {recipe['band']} px" if recipe.get("band") else f"{recipe.get('loss', 'plain')} loss"
         rows.append(
-            f"[{card['architecture']}](../results/models/{path.name}) | {shown} | {_start(card)} | {recipe['epochs']} | "
-            f"{'×'.join(map(str, metrics['patch']))} | {metrics['images']:,} | "
+            f"[{card['architecture']}](../results/models/{path.name}) | {shown} | {_start(card)} | "
+            f"{recipe['epochs']} | {'×'.join(map(str, metrics['patch']))} | {metrics['images']:,} | "
             f"{_counted(metrics, 'clean_accuracy', *OTHERS)} | {metrics['precision']}"
         )
     if not rows:
@@ -183,7 +183,9 @@ def _looks(defence: dict[str, Any]) -> Any:
 
 
 def _cards(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    return [(path, json.loads(path.read_text())) for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order)]
+    return [
+        (path, json.loads(path.read_text())) for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order)
+    ]
 
 
 def _start(card: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from certmask.attacks import (
     AdaptiveAttack,
     Attack,
     Descent,
+    EvidenceAttack,
     Job,
     Needs,
     PatchAttack,
@@ -171,9 +172,9 @@ def test_random_search_for_a_target(classifier: Classifier, job: Job) -> None:
 def built(name: str, classifier: Classifier) -> Attack:
     """An attack from its row, with its own defaults, against a defence where it needs one."""
     entry = ATTACKS[name]
-    if isinstance(classifier, LocalClassifier):
-        return entry.attack(Surrogate(classifier), LocalDefence(RobustMasking(SPREAD.patch), classifier.fields))
     surrogate = Surrogate(classifier, [SPREAD])
+    if isinstance(classifier, LocalClassifier):
+        return EvidenceAttack(surrogate, LocalDefence(RobustMasking(SPREAD.patch), classifier.fields))
     given = {
         Needs.SCORES: (classifier,),
         Needs.GRADIENTS: (surrogate,),

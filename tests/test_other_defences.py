@@ -1,4 +1,4 @@
-"""The other defences from the command line: networks of bands and of cells, certified, attacked, reproduced, misused."""
+"""The other defences from the command line: networks of bands and cells, certified, attacked, reproduced, misused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOCAL = ("undefended, all cells", "PG-BN", "CBN")
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory, photos: dict[str, Path]) -> Path:
-    """Four photos of two classes; a network of bands, a BagNet and one of no use here, all of which see cups."""
+    """Four photos of two classes; two networks of bands, a BagNet and one of no use here, all of which see cups."""
     folder = tmp_path_factory.mktemp("others")
     for name, photo in photos.items():
         (folder / "photos" / name).mkdir(parents=True)
@@ -39,6 +39,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, photos: dict[str, Path]) -> P
     for name, architecture, bias, options in (
         ("bands", "told_resnet26w2_cifar", 9.0, told),
         ("cells", "bagnet9", 200.0, grey),
+        ("tokens", "smoothed_deit_tiny_patch16_224", 9.0, told),
         ("plain", "test_resnet", 9.0, grey),
     ):
         torch.manual_seed(0)
@@ -144,8 +145,8 @@ def test_local_rules_certify_and_withstand_an_attack(here: Path, tmp_path: Path)
     assert {row["passes"] for row in rows.values()} == {1}
     for name in ("patchguard", "clipped-bagnet"):
         assert sum(row["defences"][name]["certified"] for row in rows.values()) == 2
-    attack = ("attack", out, "photos", "--model", "cells.safetensors", "--out", tmp_path / "attack.jsonl", "--images", "1",
-              "--locations", "2", "--steps", "5")  # fmt: skip
+    attack = ("attack", out, "photos", "--model", "cells.safetensors", "--out", tmp_path / "attack.jsonl",
+              "--images", "1", "--locations", "2", "--steps", "5")  # fmt: skip
     table = certmask(*attack, cwd=here).stdout
     assert "patchguard" in table
     attempts = read_run(tmp_path / "attack.jsonl").rows
@@ -187,9 +188,9 @@ def test_bands_are_as_wide_as_those_the_network_was_trained_on(here: Path, tmp_p
         assert {tuple(one["cover"]["mask"]) for one in read_run(out).defences.values()} == {(32, 32 - width)}
 
 
-@pytest.mark.parametrize("model", ["bands", "cells"])
+@pytest.mark.parametrize("model", ["bands", "cells", "tokens"])
 def test_networks_of_bands_and_cells_compute_with_torch_by_default(model: str, here: Path, tmp_path: Path) -> None:
-    rule = {"bands": "smoothing", "cells": "patchguard"}[model]
+    rule = "patchguard" if model == "cells" else "smoothing"
     out = tmp_path / "run.jsonl"
     run(
         here,

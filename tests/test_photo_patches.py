@@ -79,7 +79,7 @@ def test_other_inputs_are_known_only_where_the_declared_side_covers_the_reach(
 
 @pytest.mark.parametrize("patch", ON_CIFAR, ids=lambda patch: patch.label)
 def test_no_content_at_any_place_reaches_farther(patch: LabelledPatch) -> None:
-    """Every place: the whole patch to extremes and to noise, on photos of noise and of plain greys (channels are apart)."""
+    """Every place: the whole patch to extremes and to noise, on noise and on plain greys; channels are apart."""
     assert patch.photo is not None
     chance, most = np.random.default_rng(0), 0
     noise = chance.integers(0, 256, (SIDE, SIDE), dtype=np.uint8)
