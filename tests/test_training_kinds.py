@@ -278,6 +278,9 @@ def test_the_provable_loss_from_the_command_line(
     assert (card.recipe["loss"], card.recipe["patch"]) == ("provable", [5, 5])
     assert 0 <= card.metrics["validation_masked_accuracy"] <= 1
     assert "validation masked" in done.stdout
+    shown = certmask("models", tmp_path).stdout
+    assert "patch (PatchGuard) " in shown
+    assert ", (Clipped BagNet) " in shown
 
 
 def test_options_that_contradict_each_other(colours: Path, tmp_path: Path) -> None:
