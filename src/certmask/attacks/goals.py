@@ -174,6 +174,7 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     "minority reports": (TURN_ALL, TURN_NARROWLY),
     "hicert": (TURN_ALL, TURN_NARROWLY),
     "smoothing": (TURN_ALL, TURN_NARROWLY),
+    "patchguard smoothing": (TURN_ALL, TURN_NARROWLY),
     "jury recovery": (WIN_DUELS, TURN_ALL),
     "patchcleanser": (WIN_DUELS, TURN_ALL),
 }
