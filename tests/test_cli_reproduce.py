@@ -232,7 +232,7 @@ def test_counts_need_nothing(tmp_path: Path) -> None:
         (("table1", "--data", "photos", "--model", "deit/model.safetensors=w.pt"), "w.pt", 1),
         (("table1", "--data", "photos", "--data", "photos"), "twice", 2),
         (("table1", "--data", "photos", "--patch-share", "7"), "'7'", 2),
-        (("table1-photo", "--data", "photos"), "up to 224×224), got none", 2),
+        (("table1-photo", "--data", "photos"), "to 224×224), got none", 2),
         (("table1-photo", "--data", "photos", "--dry-run"), "table1-photo for deit on data named photos", 2),
         (("table1-photo", "--data", "photos", "--patch-share", "2"), "cifar10 2, 5), got '2'", 2),
         (

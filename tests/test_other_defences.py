@@ -157,8 +157,8 @@ def test_rules_of_bands_withstand_an_attack(here: Path, tmp_path: Path) -> None:
     out, made = tmp_path / "run.jsonl", tmp_path / "attack.jsonl"
     rules = ("--rule", "smoothing", "--rule", "patchguard-smoothing")
     run(here, "certify", "photos", *rules, "--patch", "5", "--margin", "0", "--out", out, model="bands")
-    certmask("attack", out, "photos", "--model", "bands.safetensors", "--out", made, "--images", "1", "--locations", "2",
-             "--steps", "4", "--masks-per-step", "4", cwd=here)  # fmt: skip
+    certmask("attack", out, "photos", "--model", "bands.safetensors", "--out", made, "--images", "1",
+             "--locations", "2", "--steps", "4", "--masks-per-step", "4", cwd=here)  # fmt: skip
     attempts = read_run(made).rows
     assert {row["defence"] for row in attempts} == {"smoothing", "patchguard-smoothing"}
     assert not any(row["picture"] for row in attempts)

@@ -211,8 +211,8 @@ VOTING = [
         "half a margin",
         "the measured margin allows for one of two probabilities to move",
         "votes.py",
-        "return Margin(*(2 * float(change) for change in apart))",
-        "return Margin(*(float(change) for change in apart))",
+        "probability, logarithm = (2 * float(change) for change in apart)",
+        "probability, logarithm = (float(change) for change in apart)",
         ("test_margin.py::test_an_answer_that_depends_on_the_batch_shape_is_measured",),
     ),
     Fault(
