@@ -171,7 +171,7 @@ VOTING = [
         "every tie of views is won",
         "smoothing certifies a label that a smaller class can draw level with",
         "rules/smoothing.py",
-        "((lead == 0) & (label < rivals))",
+        "((lead == 0) & (labels[:, None] < rivals)[:, None])",
         "(lead == 0)",
         (SMOOTHING,),
     ),
