@@ -241,10 +241,8 @@ def test_the_margin_bounds_how_far_sums_of_evidence_move() -> None:
     apart = ready.maps(numbers).clone()
     apart[..., 0] += 0.5
     apart[..., 1] -= 0.5
-    cells = ready.cells[0] * ready.cells[1]
-    assert ready.moved(numbers, apart.flatten(1)) == pytest.approx(2 * 0.5 * cells), (
-        "two classes move against each other"
-    )
+    each_against_the_other = 2 * 0.5 * ready.cells[0] * ready.cells[1]
+    assert ready.moved(numbers, apart.flatten(1)) == pytest.approx(each_against_the_other)
 
 
 def test_a_rule_by_name_keeps_the_margin_that_it_is_given() -> None:
