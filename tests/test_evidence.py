@@ -450,6 +450,8 @@ def test_evidence_is_what_the_papers_say() -> None:
     logits = torch.tensor([-1e30, 0.0, 20.0, 60.0, float("inf"), float("-inf"), float("nan")]).reshape(1, 1, 1, 7)
     clipped = ClippedBagNet(1).evidence(logits, line(1)).values.ravel().numpy() / ONE
     assert clipped == pytest.approx([-1, np.tanh(-1), 0, np.tanh(2), 1, -1, -1], abs=1e-7)
+    steeper = ClippedBagNet(1, slope=0.1).evidence(logits / 2, line(1)).values.ravel().numpy() / ONE
+    assert steeper == pytest.approx(clipped, abs=1e-7)
     positive = RobustMasking(1).evidence(logits, line(1)).values.ravel() / ONE
     assert positive.tolist() == [0, 0, 20, 60, LARGEST, 0, 0]
     signed = Averaging(1).evidence(logits, line(1)).values.ravel() / ONE
@@ -477,7 +479,10 @@ def test_parameters_that_make_no_sense_are_errors() -> None:
             RobustMasking(1, threshold)  # type: ignore[arg-type]
     for margin in (-1, float("inf"), float("nan"), True):
         with pytest.raises(CertmaskError, match="expected a margin of at least 0"):
-            ClippedBagNet(1, margin)
+            ClippedBagNet(1, margin=margin)
+    for slope in (0, -0.1, float("nan"), float("inf"), True, "0.1"):
+        with pytest.raises(CertmaskError, match="expected a slope above 0, got"):
+            ClippedBagNet(1, slope=slope)  # type: ignore[arg-type]
     with pytest.raises(CertmaskError, match="expected a label from 0 to 1"):
         ClippedBagNet(1).certify(maps_of(np.zeros((1, 1, 3, 2)), line(3)), np.array([2]))
 
@@ -546,7 +551,7 @@ def test_rules_agree_with_the_reference(
             numbers[rng.randrange(cells[0]), rng.randrange(cells[1])] = rng.randint(0, 9)
         share = Fraction(rng.choice([0, 1, 3, 5, 9]), 10)
         for rule, unit, shift in (
-            (ClippedBagNet(patch, margin / 8), ONE // 8, -8),
+            (ClippedBagNet(patch, margin=margin / 8), ONE // 8, -8),
             (RobustMasking(patch, float(share), margin), ONE, 0),
         ):
             values = (2 * numbers + shift).clip(max=8) * unit if shift else numbers * unit
@@ -565,7 +570,7 @@ def test_rules_agree_with_the_reference(
 
 
 def every_rule(patch: tuple[int, int], margin: float = 0.0) -> list[EvidenceRule]:
-    return [ClippedBagNet(patch, margin), *(RobustMasking(patch, share, margin) for share in (0, 0.3, 0.6))]
+    return [ClippedBagNet(patch, margin=margin), *(RobustMasking(patch, share, margin) for share in (0, 0.3, 0.6))]
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -63,7 +63,12 @@ def painted(seed: int, other: int) -> Tensor:
 
 PICTURES = torch.stack([painted(seed, other) for seed, other in enumerate((0, 60, 110, 130, 150, 160))])
 LABELS = torch.zeros(len(PICTURES), dtype=torch.long)
-RULES: list[EvidenceRule] = [RobustMasking(PATCH), RobustMasking(PATCH, 0.3), ClippedBagNet(PATCH)]
+RULES: list[EvidenceRule] = [
+    RobustMasking(PATCH),
+    RobustMasking(PATCH, 0.3),
+    ClippedBagNet(PATCH),
+    ClippedBagNet(PATCH, slope=0.2),
+]
 
 
 def outcomes(engine: Engine, defence: AnyDefence, pictures: Tensor, labels: Tensor | None = None) -> list[Any]:

@@ -51,6 +51,8 @@ LOCAL_REGISTER = (
         "local evidence is squashed, so that no cell can say much (Zhang et al. 2020)",
     ),
 )
+SLOPE_BEFORE = 0.05
+"""What earlier files do not say of Clipped BagNet, because there was no choice."""
 UNDEFENDED = ListedLocal("undefended", "averaging", "Averaging", "the mean of all local logits")
 """The network alone, beside rules on its local evidence."""
 
@@ -76,4 +78,5 @@ def evidence_rule_from(description: Mapping[str, Any], patch: Patch) -> Evidence
         raise ResultsError(f"expected a rule among {', '.join(rules)}, got {description['rule']!r}")
     rule = rules[description["rule"]]
     wanted = [key for key in inspect.signature(rule).parameters if key != "patch"]
-    return rule(patch, **{key: description[key] for key in wanted})
+    told = {"slope": SLOPE_BEFORE, **description}
+    return rule(patch, **{key: told[key] for key in wanted})
