@@ -215,6 +215,15 @@ def test_nobody_who_counts_is_an_alert() -> None:
     assert Smoothing(0.9).decide(votes_of(cover, SOFT[[2, 2, 3, 2]])) == Decision(2, alert=True)
 
 
+def test_a_margin_holds_beside_a_theta_that_votes_do_not_reach_exactly() -> None:
+    """0.2625 in float32 is below 0.2 and half the margin: a vote of that much falls below 0.2 when it moves."""
+    cover, margin = band_cover((1, 6), (1, 1), band=1), 0.125
+    vote = float(np.float32(0.2625))
+    clean, moved = (torch.tensor([0.0, own]).repeat(len(cover), 1) for own in (vote, vote - margin / 2))
+    assert Smoothing(0.2).decide(Votes.from_table(cover, moved)).alert
+    assert not Smoothing(0.2, margin=margin).certify(Votes.from_table(cover, clean), 1).holds
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

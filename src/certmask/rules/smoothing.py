@@ -87,14 +87,14 @@ class Smoothing(Rule):
         """For which classes each view counts, or may count once votes have moved, ``[views, classes]``."""
         spoken = outputs.amax(dim=1, keepdim=True) > 0
         if self.theta is not None:
-            return spoken & (outputs >= self.theta - margin / 2)
+            return spoken & (outputs.double() >= self.theta - margin / 2)
         first = torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, outputs.argmax(dim=1, keepdim=True), True)
         return spoken & (first if margin == 0 else outputs.amax(dim=1, keepdim=True) - outputs <= margin)
 
     def _sure(self, outputs: Tensor, label: int) -> Tensor:
         """Which views count for the label however votes move, ``[views]``."""
         if self.theta is not None:
-            return outputs[:, label] >= self.theta + self.margin / 2
+            return outputs[:, label].double() >= self.theta + self.margin / 2
         others = outputs.clone()
         others[:, label] = -1.0
         ahead = outputs[:, label] - others.amax(dim=1)
