@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,67 @@ def test_only_networks_whose_cells_see_a_known_part_of_the_picture_are_taken() -
             classifier(odd)
     with pytest.raises(ClassifierError, match="expected one plain view with local evidence, got plain, mirror"):
         classifier(views=("plain", "mirror"))
+
+
+class Sly(nn.Module):
+    """Looks at the whole picture, or at another one, on some occasion: where it is run, or where it is traced."""
+
+    def __init__(self, far: Callable[[Tensor], bool], look: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.see, self.far, self.look = nn.Conv2d(3, 3, 1), far, look
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.see(images)
+        return maps + self.look(maps) if self.far(images) else maps
+
+
+def strongest(maps: Tensor) -> Tensor:
+    return torch.relu(maps.amax(dim=(2, 3), keepdim=True))
+
+
+def first(maps: Tensor) -> Tensor:
+    return 0.5 * maps[:1]
+
+
+def channels_last(images: Tensor) -> bool:
+    return images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("far", "look", "precision"),
+    [
+        (lambda _: torch.is_inference_mode_enabled(), strongest, "fp32"),
+        (lambda images: len(images) == 8, strongest, "fp32"),
+        (lambda images: images.dtype == torch.bfloat16, strongest, "bf16"),
+        (channels_last, strongest, "fp32"),
+        (lambda _: True, first, "fp32"),
+    ],
+    ids=["inference mode", "batch", "precision", "layout", "another picture"],
+)
+def test_the_network_that_runs_is_the_one_whose_field_is_known(
+    far: Callable[[Tensor], bool], look: Callable[[Tensor], Tensor], precision: str
+) -> None:
+    """Elsewhere these networks look at one pixel, or at one picture."""
+    with pytest.raises(ClassifierError, match="expected layers whose reach is known"):
+        classifier(Sly(far, look), precision=precision)
+    assert classifier(Sly(lambda _: False, look), precision=precision).fields[0].size == 1
+
+
+def test_a_network_that_looks_farther_in_smaller_batches_is_refused_when_they_come() -> None:
+    def wide(maps: Tensor) -> Tensor:
+        return nn.functional.avg_pool2d(maps, 3, 1, 1)
+
+    engine = Engine(classifier(Sly(lambda images: len(images) == 4, wide)), [])
+    with (
+        pytest.warns(UserWarning, match="goes on in batches of 4"),
+        pytest.raises(ClassifierError, match="see the same pixels in every batch, got others in one of 4"),
+    ):
+        engine.forward.halve()
+
+
+def test_a_backend_whose_layers_cannot_be_followed_is_refused() -> None:
+    with pytest.raises(ClassifierError, match="expected the backend torch, .* got openvino"):
+        classifier(backend="openvino")
 
 
 def test_a_defence_is_for_the_cells_that_it_was_made_for() -> None:

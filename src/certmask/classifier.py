@@ -162,6 +162,9 @@ class Classifier:
         self.batch //= 2
         torch.cuda.empty_cache()
 
+    def check_batch(self, _batch: int) -> None:
+        """An error if the model is another one in batches of this shape; a plain one is asked about fixed pictures."""
+
     @torch.inference_mode()
     def _count_classes(self) -> int:
         """From a batch of pictures between black and noise; warns of a model that gives probabilities."""

@@ -87,6 +87,7 @@ class Forward:
         warnings.warn(f"too little memory: {self.classifier.name} goes on in batches of {self.batch}", stacklevel=2)
         if self.classifier.device.type == "cuda":
             torch.cuda.empty_cache()
+        self.classifier.check_batch(self.batch)
 
     def warm_up(self) -> None:
         """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""

@@ -110,7 +110,17 @@ def receptive_field(network: nn.Module, image: Size, channels: int = 3) -> tuple
     A cell sees no pixel outside its rows and columns, whatever the weights; a layer whose reach is not known is an
     error. Branches that are long in different directions may together see less than all of these rows × columns.
     """
-    program = _traced(network, torch.zeros(1, channels, *image))
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+    return field_of_batch(network, torch.zeros(2, channels, *image, device=device))
+
+
+def field_of_batch(network: nn.Module, pictures: Tensor) -> tuple[Field, Field]:
+    """The same as the network runs on such a batch: its shape, type and layout, in inference mode or not.
+
+    What a network does only in other batches is not looked at. That a cell sees another picture is an error.
+    """
+    image = (pictures.shape[2], pictures.shape[3])
+    program = _traced(network, pictures)
     fields = (Field.regular(image[0], 1, 1, 0, image[0]), Field.regular(image[1], 1, 1, 0, image[1]))
     maps: dict[fx.Node, _Map] = {}
     for node in program.graph.nodes:
@@ -125,15 +135,14 @@ def receptive_field(network: nn.Module, image: Size, channels: int = 3) -> tuple
     return found[0].fields
 
 
-def _traced(network: nn.Module, picture: Tensor) -> torch.export.ExportedProgram:
-    """The network's operations on tensors, none of them in place, as they are for pictures of this shape."""
+def _traced(network: nn.Module, pictures: Tensor) -> torch.export.ExportedProgram:
+    """The network's operations on tensors, none of them in place, as they are for such pictures; nothing is computed."""
     if any(module.training for module in network.modules()):
         raise ClassifierError("expected a network in eval mode, got one in training mode")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.inference_mode(pictures.is_inference()):
             warnings.simplefilter("ignore")
-            picture = picture.to(next((parameter.device for parameter in network.parameters()), "cpu"))
-            program = torch.export.export(network, (picture,))
+            program = torch.export.export(network, (pictures,))
             for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.dropout.default):
                 # in eval mode it gives the tensor it got, which may be written to under either name
                 node.replace_all_uses_with(node.args[0], lambda user: user.op != "output")

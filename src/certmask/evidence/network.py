@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import Classifier, architecture_digest, weights_digest
+from certmask.classifier import Classifier, architecture_digest, as_deployed, weights_digest
 from certmask.errors import ClassifierError
-from certmask.evidence.field import Field, receptive_field
+from certmask.evidence.field import Field, field_of_batch
 from certmask.evidence.maps import LARGEST
-from certmask.threat import Size, checked_size
+from certmask.threat import Size
 from certmask.views import PLAIN, checked_views
 
 
@@ -33,8 +33,9 @@ class LocalLogits(nn.Module):
 class LocalClassifier(Classifier):
     """Maps images to the local logits of a network, flattened ``[n, rows · columns · classes]``, within ±4096.
 
-    No cell's logits depend on a pixel outside its field, computed from the network's layers; where they are no numbers
-    they say the least about every class. As a plain classifier it gives the softmax of their mean.
+    No cell's logits depend on a pixel outside its field, computed from the network's layers as they run: in its batch,
+    precision and layout. Where logits are no numbers they say the least about every class. As a plain classifier it
+    gives the softmax of their mean.
 
     model: a network with a method ``local``, such as BagNet, or one that gives maps ``[n, classes, rows, columns]``
     size: height and width of the input, or one number for a square
@@ -46,9 +47,10 @@ class LocalClassifier(Classifier):
             raise ClassifierError(f"expected a network whose receptive field can be computed, got {model!r}")
         if checked_views(options.get("views", PLAIN)) != PLAIN:
             raise ClassifierError(f"expected one plain view with local evidence, got {', '.join(options['views'])}")
-        network = LocalLogits(model)
-        self.fields: tuple[Field, Field] = receptive_field(copy.deepcopy(network).eval(), checked_size(size, "image"))
-        super().__init__(network, size, **{"name": type(model).__name__, **options})
+        if options.get("backend", "torch") != "torch":
+            raise ClassifierError(f"expected the backend torch, whose layers can be followed, got {options['backend']}")
+        self.fields: tuple[Field, Field]
+        super().__init__(LocalLogits(model), size, **{"name": type(model).__name__, **options})
         self.weights, self.architecture = weights_digest(model), architecture_digest(model)
 
     @property
@@ -60,9 +62,24 @@ class LocalClassifier(Classifier):
     def width(self) -> int:
         return self.cells[0] * self.cells[1] * self.classes
 
+    def fields_in(self, batch: int) -> tuple[Field, Field]:
+        """What the cells of the network see as it runs in batches of this shape."""
+        with torch.inference_mode(), as_deployed(self.device):
+            black = self._arranged(torch.zeros(batch, 3, *self.size, device=self.device), self.precision)
+            return field_of_batch(copy.deepcopy(self.model), black)
+
+    def check_batch(self, batch: int) -> None:
+        for own, other in zip(self.fields, self.fields_in(batch), strict=True):
+            if own.describe() != other.describe():
+                raise ClassifierError(
+                    f"expected cells of {self.name} that see the same pixels in every batch, got others in one of "
+                    f"{batch}"
+                )
+
     @torch.inference_mode()
     def _count_classes(self) -> int:
         """From a batch of black pictures."""
+        self.fields = self.fields_in(self.batch)
         maps = self.logits(torch.zeros(self.batch, 3, *self.size, device=self.device))
         if maps.ndim != 4 or maps.shape[0] != self.batch or maps.shape[1] < 2 or tuple(maps.shape[2:]) != self.cells:
             raise ClassifierError(
