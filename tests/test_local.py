@@ -21,12 +21,14 @@ from certmask.certification import certify_run
 from certmask.data import Framing, in_memory
 from certmask.defences import AnyDefence, defence_from, examine
 from certmask.engine import Engine
+from certmask.engine.margin import measured_margin
 from certmask.errors import CertmaskError, ClassifierError, ResultsError
 from certmask.evidence import Averaging, EvidenceRule
 from certmask.evidence.field import field_from
 from certmask.evidence.maps import LARGEST
 from certmask.results.columns import attack_figures
 from certmask.results.run import read_run
+from certmask.votes import as_votes
 
 SIDE, PATCH = 16, 3
 COLOURS = torch.eye(3)
@@ -107,7 +109,7 @@ def test_cells_that_give_no_numbers_say_the_least_and_silence_no_others(rule: Ev
     class Odd(ColourNet):
         def local(self, images: Tensor) -> Tensor:
             maps = super().local(images)
-            huge = torch.exp(1e5 * torch.relu(0.01 - maps))
+            huge = 1e38 * (1e5 * torch.relu(0.01 - maps))
             return maps + (huge - huge)
 
     ready = classifier(Odd())
@@ -184,6 +186,61 @@ def test_a_network_that_looks_farther_in_smaller_batches_is_refused_when_they_co
         pytest.raises(ClassifierError, match="see the same pixels in every batch, got others in one of 4"),
     ):
         engine.forward.halve()
+
+
+def unseen(maps: Tensor) -> Tensor:
+    """Cells look far, but not where a network is traced."""
+    return 0 * maps if torch.compiler.is_compiling() else strongest(maps)
+
+
+@pytest.mark.parametrize(
+    "certified",
+    [
+        lambda ready: measured_margin(Engine(ready, []), list(PICTURES)),
+        lambda ready: Defence(ready, RULES[0]).certify(PICTURES, LABELS),
+    ],
+    ids=["margin", "certificates"],
+)
+def test_a_far_look_that_no_trace_shows_is_seen(certified: Callable[[LocalClassifier], object]) -> None:
+    sly = Sly(lambda _: True, unseen)
+    with torch.no_grad():
+        sly.see.weight.copy_(COLOURS.flip(0)[:, :, None, None])
+        sly.see.bias.zero_()  # type: ignore[union-attr]
+    with pytest.raises(ClassifierError, match="expected cells that see no more than their field, got a logit of Sly"):
+        certified(classifier(sly))
+
+
+def test_what_rounding_does_outside_of_fields_is_part_of_the_margin() -> None:
+    """Every cell takes in a ten-thousandth of a thousandth of the strongest one."""
+
+    def tiny(maps: Tensor) -> Tensor:
+        return 1e-6 * unseen(maps)
+
+    sly = Sly(lambda _: True, tiny)
+    with torch.no_grad():
+        sly.see.weight.copy_(COLOURS[:, :, None, None] - 0.5)
+        sly.see.bias.zero_()  # type: ignore[union-attr]
+    ready, dark = classifier(sly), 0.5 * PICTURES
+    margin = measured_margin(Engine(ready, []), list(dark))
+    attacked = dark.clone()
+    attacked[..., :4, :4] = torch.tensor([1.0, 0.0, 0.0]).view(3, 1, 1)
+    before, after = (ready.maps(as_votes(ready.numbers(pictures)))[:, 4:, 4:] for pictures in (dark, attacked))
+    assert 0 < (after - before).double().sum(dim=(1, 2)).abs().amax() <= margin.evidence < 1e-3
+    with pytest.warns(UserWarning, match="certify with a measured margin"):
+        Defence(ready, RULES[0]).certify(dark, LABELS)
+    assert measured_margin(Engine(classifier(), []), list(PICTURES)).evidence == 0
+
+
+def test_local_logits_are_computed_in_float32_where_nobody_says_otherwise() -> None:
+    assert classifier(precision="auto").precision == LocalClassifier(ColourNet(), SIDE, batch=8).precision == "fp32"
+    assert classifier(precision="bf16").precision == "bf16"
+
+
+@pytest.mark.parametrize("odd", [lambda maps: maps * maps / maps, torch.exp], ids=["division", "exponential"])
+def test_what_a_picture_can_make_infinite_at_will_is_no_known_layer(odd: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(ClassifierError, match="expected layers whose reach is known"):
+        classifier(Sly(lambda _: True, odd))
+    assert classifier(Sly(lambda _: True, lambda maps: maps / torch.tensor(2.0))).fields[0].size == 1
 
 
 def test_a_backend_whose_layers_cannot_be_followed_is_refused() -> None:

@@ -250,6 +250,13 @@ class Classifier:
         """By how much sums of local evidence differ at most between two batches of passes; there is none here."""
         return 0.0
 
+    def strayed(self, _pictures: Tensor, _look: Callable[[Tensor], Tensor]) -> float:
+        """By how much sums of local evidence move that boxes in pictures do not touch, as ``look`` gives numbers.
+
+        An error where that is more than rounding. There is none here.
+        """
+        return 0.0
+
     def probabilities(self, images: Tensor) -> Tensor:
         """Probabilities of one batch that is already on the device, the mean over all views; not checked for NaN.
 

@@ -145,6 +145,18 @@ class Forward:
         told = [self.classifier.summary(self._filled(slots[n], sets[n])[0][: len(n)]) for n in parts]
         return Fingerprint(torch.cat(told).cpu())
 
+    def strayed(self, images: Sequence[Tensor]) -> float:
+        """The most by which sums of local evidence move that boxes in these images do not touch; 0 without any."""
+        return self.classifier.strayed(torch.stack([image.cpu() for image in images]), self.bare)
+
+    def bare(self, images: Tensor) -> Tensor:
+        """What passes give of images without masks, ``[n, width]``; they take the place of those in work."""
+        told = []
+        for part in images.split(self.room):
+            self.put(np.arange(len(part)), list(part))
+            told.append(self(np.arange(len(part)), np.full((len(part), 1), NONE))[0][: len(part)])
+        return torch.cat(told)
+
     @torch.inference_mode()
     def __call__(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:
         """Votes ``[batch, width]`` and heads of the images in ``slots [n]`` under ``sets [n, masks]``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from math import inf
 
@@ -19,7 +20,7 @@ from certmask.votes import Margin, lead_changes
 def check_company(engine: Engine, images: Sequence[Tensor]) -> None:
     """Refuse a model whose votes about masked views of these images depend on strangers in the same batch.
 
-    Once for each shape of batch.
+    And one with cells of which these images show that they see more than their field. Once for each shape of batch.
     """
     if engine.batch in engine.tried:
         return
@@ -39,6 +40,12 @@ def check_company(engine: Engine, images: Sequence[Tensor]) -> None:
                 change = lead_changes(own[stayed], told[stayed]).probability
                 if not change <= 2 * forward.tolerance:
                     raise swayed_by_company(f"a lead that changed by {change:.2g} among strangers")
+        if forward.strayed(images):
+            warnings.warn(
+                f"{engine.classifier.name} rounds otherwise where a picture changes outside of a cell's field: certify "
+                "with a measured margin (auto), not with 0",
+                stacklevel=3,
+            )
     engine.tried.add(engine.batch)
 
 

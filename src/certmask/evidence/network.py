@@ -6,13 +6,15 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from certmask.classifier import Classifier, architecture_digest, as_deployed, weights_digest
+from certmask.company import ROUNDING
 from certmask.errors import ClassifierError
 from certmask.evidence.field import Field, field_of_batch
-from certmask.evidence.maps import LARGEST
+from certmask.evidence.maps import LARGEST, touched
 from certmask.threat import Size
 from certmask.views import PLAIN, checked_views
 
@@ -39,7 +41,8 @@ class LocalClassifier(Classifier):
 
     model: a network with a method ``local``, such as BagNet, or one that gives maps ``[n, classes, rows, columns]``
     size: height and width of the input, or one number for a square
-    Everything else goes to ``Classifier``.
+    Everything else goes to ``Classifier``; but the precision ``auto`` is fp32, as kernels of fewer bits have been seen
+    to carry what is no number into cells that their layer does not reach.
     """
 
     def __init__(self, model: nn.Module | Callable[[Tensor], Tensor], size: Size | int = 224, **options: Any) -> None:
@@ -50,7 +53,9 @@ class LocalClassifier(Classifier):
         if options.get("backend", "torch") != "torch":
             raise ClassifierError(f"expected the backend torch, whose layers can be followed, got {options['backend']}")
         self.fields: tuple[Field, Field]
-        super().__init__(LocalLogits(model), size, **{"name": type(model).__name__, **options})
+        precision = "fp32" if options.get("precision", "auto") == "auto" else options["precision"]
+        told = {"name": type(model).__name__, **options, "precision": precision}
+        super().__init__(LocalLogits(model), size, **told)
         self.weights, self.architecture = weights_digest(model), architecture_digest(model)
 
     @property
@@ -109,5 +114,38 @@ class LocalClassifier(Classifier):
         change = (self.maps(numbers).double() - self.maps(others)).abs().sum(dim=(1, 2))
         return 2 * float(change.amax()) if change.numel() else 0.0
 
+    def strayed(self, pictures: Tensor, look: Callable[[Tensor], Tensor]) -> float:
+        beside, boxed, places = _boxes(pictures)
+        clean, told = look(pictures)[beside], look(boxed)
+        rows, columns = touched(tuple(side // 4 or 1 for side in self.size), self.fields)  # type: ignore[arg-type]
+        inside = torch.from_numpy(np.stack([np.outer(rows[top], columns[left]) for top, left in places]))
+        numbers = inside.flatten(1).repeat_interleave(self.classes, dim=1).to(clean.device)
+        seen = torch.where(numbers, clean, told)
+        scale, change = float(clean.abs().amax()), float((seen - clean).abs().amax())
+        if not change <= ROUNDING[self.precision] * scale:
+            raise ClassifierError(
+                f"expected cells that see no more than their field, got a logit of {self.name} that a box outside of "
+                f"it changed by {change:.2g}"
+            )
+        return self.moved(seen, clean)
+
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "cells": list(self.cells)}
+
+
+def _boxes(pictures: Tensor) -> tuple[Tensor, Tensor, list[Size]]:
+    """Each picture with boxes of noise, black and white, a quarter of its sides long, at two places each.
+
+    The numbers of the pictures, what they become, and the places.
+    """
+    chance = torch.Generator().manual_seed(0)
+    height, width = (side // 4 or 1 for side in pictures.shape[2:])
+    beside = torch.arange(len(pictures)).repeat_interleave(6)
+    tops, lefts = (torch.randint(0, side - own + 1, (len(beside),), generator=chance).tolist()
+                   for side, own in zip(pictures.shape[2:], (height, width), strict=True))  # fmt: skip
+    noise = torch.randint(0, 2, (3, height, width), generator=chance).to(pictures)
+    boxed = pictures[beside]
+    for number, (top, left) in enumerate(zip(tops, lefts, strict=True)):
+        content = (noise, 0.0, 1.0)[number % 3]
+        boxed[number, :, top : top + height, left : left + width] = content
+    return beside, boxed, list(zip(tops, lefts, strict=True))
