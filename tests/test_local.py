@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from itertools import product
@@ -21,14 +22,18 @@ from certmask.certification import certify_run
 from certmask.data import Framing, in_memory
 from certmask.defences import AnyDefence, defence_from, examine
 from certmask.engine import Engine
+from certmask.engine.archive import KeptVotes
+from certmask.engine.fingerprint import Fingerprint, fingerprint_from
 from certmask.engine.margin import measured_margin
-from certmask.errors import CertmaskError, ClassifierError, ResultsError
+from certmask.engine.premises import check_company, check_unchanged
+from certmask.errors import CertmaskError, ChangedModelError, ClassifierError, ResultsError
 from certmask.evidence import Averaging, EvidenceRule
 from certmask.evidence.field import field_from
 from certmask.evidence.maps import LARGEST
+from certmask.function import check_behaviour, check_function
 from certmask.results.columns import attack_figures
 from certmask.results.run import read_run
-from certmask.votes import as_votes
+from certmask.votes import Margin, as_votes
 
 SIDE, PATCH = 16, 3
 COLOURS = torch.eye(3)
@@ -244,7 +249,7 @@ def test_what_a_picture_can_make_infinite_at_will_is_no_known_layer(odd: Callabl
 
 
 def test_a_backend_whose_layers_cannot_be_followed_is_refused() -> None:
-    with pytest.raises(ClassifierError, match="expected the backend torch, .* got openvino"):
+    with pytest.raises(ClassifierError, match=r"expected the backend torch, .* got openvino"):
         classifier(backend="openvino")
 
 
@@ -357,3 +362,85 @@ def test_the_margin_bounds_how_far_sums_of_evidence_move() -> None:
         first, second = (change[:, own].sum(dim=1) for own in cells)
         assert (first[:, :, None] - second[:, None, :]).abs().max() <= margin
     assert ready.moved(numbers, numbers) == 0
+
+
+class Tilted(ColourNet):
+    """Some cells say more for red and others as much less: no mean changes, and no weight."""
+
+    def __init__(self, tilt: float) -> None:
+        super().__init__()
+        self.tilt = tilt
+
+    def local(self, images: Tensor) -> Tensor:
+        corner = -torch.ones(7, 7)
+        corner[:2, :2] = 45 / 4
+        return super().local(images) + self.tilt * corner * COLOURS[0].view(1, 3, 1, 1)
+
+
+def test_networks_of_one_mean_and_other_cells_are_other_functions(tmp_path: Path) -> None:
+    rule = RobustMasking(PATCH, margin=1e-3)
+    one, same, other = (Defence(Tilted(tilt), rule, size=SIDE, batch=8, precision="fp32") for tilt in (0.0, 1e-6, 1.0))
+    before = one.engine.fingerprint()
+    changes = other.engine.fingerprint().changes(before)
+    assert changes.probability < 1e-6
+    assert changes.evidence > 1
+    moved = other.classifier.moved(other.engine.forward.bare(PICTURES), one.engine.forward.bare(PICTURES))
+    assert changes.evidence <= moved
+    names = {defence.engine.fingerprint().name for defence in (one, same, other)}
+    assert len(names) == 3
+    header = json.loads(json.dumps(one.certify(PICTURES, LABELS).header))
+    check_function(header, same.engine, [rule], "run.jsonl")
+    with pytest.raises(ResultsError, match=r"got one whose leads on fixed pictures differ"):
+        check_function(header, other.engine, [rule], "run.jsonl")
+    one.save(tmp_path / "one.safetensors")
+    Defence.load(tmp_path / "one.safetensors", Tilted(0.0))
+    with pytest.raises(ResultsError, match=r"got one whose leads on fixed pictures differ"):
+        Defence.load(tmp_path / "one.safetensors", Tilted(1.0))
+    functions = {KeptVotes(tmp_path, defence.engine, ["photo"]).path(0) for defence in (one, same, other)}
+    assert len(functions) == 3
+
+
+def test_a_fingerprint_of_cells_survives_json_and_no_tampering() -> None:
+    engine = Engine(classifier(), [])
+    said = json.loads(json.dumps(engine.fingerprint().describe()))
+    again = fingerprint_from(said)
+    assert again.describe() == said
+    assert engine.fingerprint().changes(again) == (0, 0, 0)
+    for key, wrong in (("sums", said["evidence"]["sums"][:-12]), ("of", 2), ("numbers_sha256", 7)):
+        with pytest.raises(ResultsError, match=r"expected .*fingerprint.* got"):
+            fingerprint_from({**said, "evidence": {**said["evidence"], key: wrong}})
+
+
+def test_an_older_fingerprint_of_cells_is_read_and_told() -> None:
+    engine = Engine(classifier(), [])
+    older = Fingerprint(engine.fingerprint().votes)
+    header = {"model": {"fingerprint": json.loads(json.dumps(older.describe()))}}
+    assert fingerprint_from(older.describe()).evidence is None
+    assert "old.jsonl has no sums of local evidence" in check_behaviour(header, engine, [RULES[0]], "old.jsonl")[-1]
+
+
+def test_cells_that_change_while_means_stay_are_noticed_after_a_run() -> None:
+    network = Tilted(0.0)
+    engine = Engine(classifier(network), [])
+    check_unchanged(engine, Margin())
+    engine.fingerprint()
+    engine.classifier.model.network.tilt = 1.0  # type: ignore[union-attr]
+    with pytest.raises(ChangedModelError, match="expected Tilted to answer as it did at first"):
+        check_unchanged(engine, Margin(evidence=1e-3))
+
+
+def test_cells_that_strangers_sway_are_refused_though_means_stay() -> None:
+    """Only where a batch has a stranger that none of the first trials had."""
+
+    class Swayed(Tilted):
+        def local(self, images: Tensor) -> Tensor:
+            maps = super().local(images)
+            return maps if torch.compiler.is_compiling() else self._swayed(images, maps)
+
+        def _swayed(self, images: Tensor, maps: Tensor) -> Tensor:
+            red = (images[:, 0].mean(dim=(1, 2)) > 0.9).any() and (images[:, 0].mean(dim=(1, 2)) < 0.5).any()
+            return maps + float(red) * (Tilted(1.0).local(0 * images))
+
+    engine = Engine(classifier(Swayed(0.0)), [])
+    with pytest.raises(ClassifierError, match="does not depend on the rest of its batch"):
+        check_company(engine, list(PICTURES[:1]))

@@ -18,6 +18,9 @@ from certmask.evidence.maps import LARGEST, touched
 from certmask.threat import Size
 from certmask.views import PLAIN, checked_views
 
+SUMS = 4
+"""How many signed sums of the evidence of all cells a fingerprint holds."""
+
 
 class LocalLogits(nn.Module):
     """The map of a network, ``[n, classes, rows, columns]``: what its method ``local`` gives, or the network itself."""
@@ -44,6 +47,8 @@ class LocalClassifier(Classifier):
     Everything else goes to ``Classifier``; but the precision ``auto`` is fp32, as kernels of fewer bits have been seen
     to carry what is no number into cells that their layer does not reach.
     """
+
+    piecewise = True
 
     def __init__(self, model: nn.Module | Callable[[Tensor], Tensor], size: Size | int = 224, **options: Any) -> None:
         if not isinstance(model, nn.Module):
@@ -113,6 +118,12 @@ class LocalClassifier(Classifier):
     def moved(self, numbers: Tensor, others: Tensor) -> float:
         change = (self.maps(numbers).double() - self.maps(others)).abs().sum(dim=(1, 2))
         return 2 * float(change.amax()) if change.numel() else 0.0
+
+    def sums(self, numbers: Tensor) -> Tensor:
+        """Of all cells, and of cells with random signs, the same ones everywhere: exact, as votes are whole units."""
+        signs = torch.randint(0, 2, (SUMS, *self.cells), generator=torch.Generator().manual_seed(0)) * 2 - 1
+        signs[0] = 1
+        return torch.einsum("nrkc,srk->nsc", self.maps(numbers).double(), signs.to(numbers.device).double())
 
     def strayed(self, pictures: Tensor, look: Callable[[Tensor], Tensor]) -> float:
         beside, boxed, places = _boxes(pictures)
