@@ -444,3 +444,10 @@ def test_cells_that_strangers_sway_are_refused_though_means_stay() -> None:
     engine = Engine(classifier(Swayed(0.0)), [])
     with pytest.raises(ClassifierError, match="does not depend on the rest of its batch"):
         check_company(engine, list(PICTURES[:1]))
+
+
+@pytest.mark.parametrize("rule", ["smoothing", "jury-recovery", "zoom", "undefended"])
+def test_a_rule_on_votes_does_not_take_cells_for_classes(rule: str) -> None:
+    for network in (ColourNet(), nn.Conv2d(3, 3, SIDE)):
+        with pytest.raises(CertmaskError, match=r"expected rules on local evidence .* such as patchguard"):
+            Defence(classifier(network), PATCH, rule)
