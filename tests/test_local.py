@@ -281,6 +281,14 @@ def test_what_a_results_file_says_of_a_defence_rebuilds_it(rule: EvidenceRule) -
             defence_from({**defence.describe(), key: {}, "name": "mine"})
 
 
+def test_a_file_that_speaks_of_a_huge_picture_is_not_believed() -> None:
+    said = LocalDefence(RULES[0], classifier().fields, "mine").describe()
+    for extent in (10**12, -1):
+        wrong = [{**said["fields"][0], "extent": extent}, said["fields"][1]]
+        with pytest.raises(ResultsError, match="expected at most 16384 pixels and cells along an axis"):
+            defence_from({**said, "fields": wrong})
+
+
 def test_a_run_is_recorded_continued_and_attacked(tmp_path: Path) -> None:
     """The same commands and files as for masks: the undefended network falls, what is certified stays."""
     ready, path = classifier(), tmp_path / "run.jsonl"

@@ -18,6 +18,8 @@ from certmask.errors import ClassifierError, GeometryError, first_line
 from certmask.threat import Size
 
 BoolArray = npt.NDArray[np.bool_]
+MOST_PIXELS = 2**14
+"""No picture is larger along an axis: what a file says of larger ones is not believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,12 @@ class Field:
 
 
 def field_from(described: Mapping[str, Any]) -> Field:
-    """The field that ``Field.describe`` described."""
+    """The field that ``Field.describe`` described; an error if no picture or map is that large."""
+    if not 0 < described["extent"] <= MOST_PIXELS or len(described["sees"]) > MOST_PIXELS:
+        raise GeometryError(
+            f"expected at most {MOST_PIXELS} pixels and cells along an axis, got {described['extent']} pixels and "
+            f"{len(described['sees'])} cells"
+        )
     sees = np.zeros((len(described["sees"]), described["extent"]), dtype=bool)
     for cell, runs in zip(sees, described["sees"], strict=True):
         for low, high in runs:
@@ -136,7 +143,7 @@ def field_of_batch(network: nn.Module, pictures: Tensor) -> tuple[Field, Field]:
 
 
 def _traced(network: nn.Module, pictures: Tensor) -> torch.export.ExportedProgram:
-    """The network's operations on tensors, none of them in place, as they are for such pictures; nothing is computed."""
+    """The network's operations on tensors, none of them in place, as they are for such pictures; none is computed."""
     if any(module.training for module in network.modules()):
         raise ClassifierError("expected a network in eval mode, got one in training mode")
     try:
