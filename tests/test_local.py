@@ -30,6 +30,7 @@ from certmask.errors import CertmaskError, ChangedModelError, ClassifierError, R
 from certmask.evidence import Averaging, EvidenceRule
 from certmask.evidence.field import field_from
 from certmask.evidence.maps import LARGEST
+from certmask.evidence.network import LocalLogits
 from certmask.function import check_behaviour, check_function
 from certmask.results.columns import attack_figures
 from certmask.results.run import read_run
@@ -428,11 +429,10 @@ def test_an_older_fingerprint_of_cells_is_read_and_told() -> None:
 
 
 def test_cells_that_change_while_means_stay_are_noticed_after_a_run() -> None:
-    network = Tilted(0.0)
-    engine = Engine(classifier(network), [])
+    engine = Engine(classifier(Tilted(0.0)), [])
     check_unchanged(engine, Margin())
-    engine.fingerprint()
-    engine.classifier.model.network.tilt = 1.0  # type: ignore[union-attr]
+    assert isinstance(engine.classifier.model, LocalLogits)
+    engine.classifier.model.network.tilt = 1.0  # type: ignore[assignment]
     with pytest.raises(ChangedModelError, match="expected Tilted to answer as it did at first"):
         check_unchanged(engine, Margin(evidence=1e-3))
 

@@ -113,8 +113,8 @@ class Choices:
             raise UsageError(f"expected each rule once, got {', '.join(self.rules)}")
         margin = self.fixed_margin() or Margin()
         with asked_rightly():
-            rules = self._local_rules(margin) if self.local else [self._rule(name, margin) for name in self.rules]
-        self._check_company(rules)
+            self._rules(margin)
+        self._check_company()
         device = pick_device(self.device)
         check_engine_room(self._backend(device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
@@ -156,7 +156,7 @@ class Choices:
                 f"expected a network with cells for {self.rules[0]}, such as bagnet17, got {self.card.architecture}"
             )
 
-    def _check_company(self, rules: Sequence[Rule | EvidenceRule]) -> None:
+    def _check_company(self) -> None:
         """An error for options that no rule takes, or that exclude one another."""
         if self.local:
             self._check_local()
@@ -179,7 +179,7 @@ class Choices:
         if banded and not any(map(self._bands, masked)):
             raise UsageError(f"expected --{banded[0]} beside a rule of bands, such as smoothing, got none")
         for name in self._given(TAKEN_BY):
-            if not any(hasattr(rule, name) for rule in rules):
+            if not any(name in listed(rule).wants for rule in self.rules):
                 option, such = name.replace("_", "-"), TAKEN_BY[name]
                 raise UsageError(f"expected --{option} beside a rule that takes it, such as {such}, got none")
         if self.tuned is not None:
@@ -271,6 +271,10 @@ class Choices:
         named = zip(self.rules, covers, strict=False)
         made: list[RuledDefence] = [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
         return made if self.defence is None else [*made, load_defence(self.defence, margin)]
+
+    def _rules(self, margin: Margin) -> Sequence[Rule | EvidenceRule]:
+        """One rule per name."""
+        return self._local_rules(margin) if self.local else [self._rule(name, margin) for name in self.rules]
 
     def _local_rules(self, margin: Margin) -> list[EvidenceRule]:
         self._check_local()

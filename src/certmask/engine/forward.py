@@ -150,12 +150,14 @@ class Forward:
 
     def strayed(self, images: Sequence[Tensor]) -> float:
         """The most by which sums of local evidence move that boxes in these images do not touch; 0 without any."""
+        if not (self.classifier.piecewise and images):
+            return 0.0
         return self.classifier.strayed(torch.stack([image.cpu() for image in images]), self.bare)
 
     def bare(self, images: Tensor) -> Tensor:
         """What passes give of images without masks, ``[n, width]``; they take the place of those in work."""
         told = []
-        for part in images.split(self.room):
+        for part in torch.split(images, self.room):
             self.put(np.arange(len(part)), list(part))
             told.append(self(np.arange(len(part)), np.full((len(part), 1), NONE))[0][: len(part)])
         return torch.cat(told)

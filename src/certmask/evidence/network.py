@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -76,7 +76,7 @@ class LocalClassifier(Classifier):
         """What the cells of the network see as it runs in batches of this shape."""
         with torch.inference_mode(), as_deployed(self.device):
             black = self._arranged(torch.zeros(batch, 3, *self.size, device=self.device), self.precision)
-            return field_of_batch(copy.deepcopy(self.model), black)
+            return field_of_batch(cast(nn.Module, copy.deepcopy(self.model)), black)
 
     def check_batch(self, batch: int) -> None:
         for own, other in zip(self.fields, self.fields_in(batch), strict=True):
