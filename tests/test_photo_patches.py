@@ -40,9 +40,7 @@ def box(pixels: Pixels) -> tuple[int, int, int, int]:
 def weights() -> Pixels:
     """How much each pixel of a line of a photo counts in each of the enlarged line, ``[224, 32]``, without rounding."""
     lines = np.eye(SIDE, dtype=np.float32)
-    enlarged = [
-        Image.fromarray(line[None], mode="F").resize((PAPER_SIDE, 1), Image.Resampling.BICUBIC) for line in lines
-    ]
+    enlarged = [Image.fromarray(line[None], mode="F").resize((PAPER_SIDE, 1), Image.Resampling.BICUBIC) for line in lines]
     return np.stack([np.asarray(line)[0] for line in enlarged], axis=1)
 
 
