@@ -18,6 +18,7 @@ from certmask.report.tables import full_table, markdown_table, markdown_text
 from certmask.results.clusters import Difference, difference
 from certmask.results.columns import Column
 from certmask.results.kinds import WORDS
+from certmask.zoo.networks import MASKS
 
 T = TypeVar("T")
 CHANCE = 0.05
@@ -111,7 +112,8 @@ def gaps(path: Path) -> list[tuple[FinishedTrial, float, Difference]]:
     """By how much CertMask is ahead of PatchCleanser: in the paper, and here on the same images."""
     found = []
     for trial in (trial for trial in trials_in(path) if not trial.few):
-        beside = {name: entry.reported for name, entry in trial.entries.items() if entry.reported}
+        masked = {name: entry for name, entry in trial.entries.items() if entry.declared.network == MASKS}
+        beside = {name: entry.reported for name, entry in masked.items() if entry.reported}
         told = {name: reported.robust for name, reported in beside.items() if reported.robust is not None}
         if len(told) == 2:
             (first, one), (second, other) = told.items()

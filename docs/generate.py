@@ -21,6 +21,7 @@ from readings import READINGS
 
 from certmask.attacks import ATTACKS
 from certmask.errors import CertmaskError
+from certmask.evidence.registry import LOCAL_REGISTER
 from certmask.experiments import COUNTS
 from certmask.experiments.sheets import counts_table, other_methods_table
 from certmask.report.tables import brief_table, markdown_grid, markdown_table
@@ -35,6 +36,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     **{kind: partial(speed.speed_table, kind) for kind in speed.TABLES},
     "run": lambda path: markdown_grid(brief_table("", COLUMNS, figures(read_run(path)))),
     "cards": runs.cards_table,
+    "other-cards": runs.other_cards_table,
     "cutout": runs.cutout_table,
     "attack": runs.attack_tables,
     "zoom": zoom.recovery_table,
@@ -59,7 +61,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "missing": runs.missing,
     "rules-register": lambda _: tables.lined(
         "`--rule` | guarantee | idea",
-        (f"`{row.option}` | {row.rule.guarantee.promise} | {row.idea}" for row in REGISTER),
+        (f"`{row.option}` | {row.rule.guarantee.promise} | {row.idea}" for row in (*REGISTER, *LOCAL_REGISTER)),
         words=3,
     ),
     "attacks-register": lambda _: tables.lined(

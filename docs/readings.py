@@ -17,6 +17,7 @@ from certmask.experiments.measured import FinishedTrial
 from certmask.results.clusters import Holds, difference, is_certified, is_right, split
 from certmask.results.run import read_run
 from certmask.results.statistics import holm, mcnemar
+from certmask.zoo.networks import MASKS
 
 SIX, ONCE = "published k=6", "published, exact minimum k=1"
 DETECTION, DETECTION_ONCE, REPORTS = "jury detection k=6", "jury detection, exact minimum k=1", "Minority Reports k=6"
@@ -71,7 +72,8 @@ def named(what: str, figures: dict[str, str]) -> dict[str, str]:
 def table1(folder: Path) -> dict[str, str]:
     found, sixes = seen(folder, JURIES, CLEANSER), seen(folder, SIX, CLEANSER)
     imagenet, others = seen(folder, SIX, data="imagenet"), [one for one in found if one.data != "imagenet"]
-    paper = [(e.measured, e.reported) for e in entries_in(folder) if e.reported and not e.trial.few]
+    masked = (entry for entry in entries_in(folder) if entry.declared.network == MASKS and not entry.trial.few)
+    paper = [(entry.measured, entry.reported) for entry in masked if entry.reported]
     return {
         "test ahead": ahead(sixes, SIX, CLEANSER)[""],
         "distance within": number(abs(printed - apart.points) <= apart.half for _, printed, apart in gaps(folder)),

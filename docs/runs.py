@@ -19,7 +19,7 @@ from certmask.experiments.sheets import RUNS, reported_table
 from certmask.experiments.zooming import TUNED
 from certmask.report.tables import brief_table, markdown_grid, markdown_table
 from certmask.results.columns import ATTACK_COLUMNS, Column, attack_figures
-from certmask.results.kinds import COUNT, WORDS
+from certmask.results.kinds import COUNT, NOTHING, WORDS
 from certmask.results.run import Run, read_run
 from certmask.results.statistics import Share, mcnemar
 from certmask.zoo import DEFAULT_MODEL
@@ -28,6 +28,12 @@ from certmask.zoo.timm_import import import_timm
 
 CUTOUTS = ("none", "random", "greedy")
 PROVED = ("certified_detection_one_mask", "certified_recovery_two_masks")
+OTHERS = {
+    "certified_recovery_smoothing": "smoothing",
+    "certified_recovery_patchguard": "PatchGuard",
+    "certified_recovery_clipped_bagnet": "Clipped BagNet",
+}
+"""What cards of networks for bands and for cells have in the place of figures of masks."""
 STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
 
 
@@ -63,7 +69,7 @@ def _command(trial: FinishedTrial) -> str:
     run, model, data = trial.run, trial.model, f"{trial.data}={trial.data.upper()}"
     if model != DEFAULT_MODEL and checkpoint_path(model) is None:
         model += "=WEIGHTS" if import_timm().is_model(model) else ".safetensors"
-    margin = max(defence["rule"]["margin"] for defence in run.defences.values())
+    margin = max(defence["rule"].get("margin", 0.0) for defence in run.defences.values())
     return (
         f"certmask reproduce {trial.experiment.name} --model {model} --data {data} "
         f"--images {run.data['images']} --precision {run.model['precision']} --batch {run.model['batch']} "
@@ -122,7 +128,7 @@ def _compared(one: Run, other: Run) -> str:
         (mine, theirs)
         for mine, a in one.defences.items()
         for theirs, b in other.defences.items()
-        if one.model == other.model and (a["rule"], a["cover"]["digest"]) == (b["rule"], b["cover"]["digest"])
+        if one.model == other.model and (a["rule"], _looks(a)) == (b["rule"], _looks(b))
     ]
     if not names:
         return ""
@@ -138,26 +144,67 @@ def _compared(one: Run, other: Run) -> str:
 
 
 def cards_table(folder: Path) -> str:
-    """One row per trained model whose name begins with the last part of the path."""
+    """One row per model for masks whose name begins with the last part of the path."""
     rows = []
-    for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order):
-        card = json.loads(path.read_text())
+    for path, card in _cards(folder):
         metrics, recipe = card["metrics"], card["recipe"]
-        images, names = metrics["images"], ("clean_accuracy", *PROVED)
-        counted = " | ".join(Share(round(metrics[name] * images), images).percent for name in names)
-        start = next(short for word, short in STARTS.items() if word in card["data"]["start"])
-        rows.append(
-            f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {start} | "
-            f"{recipe['epochs']} | {100 * metrics['validation_accuracy']:.1f} | {images:,} | {counted} | "
-            f"{metrics['precision']}"
-        )
+        if PROVED[0] in metrics:
+            rows.append(
+                f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {_start(card)} | "
+                f"{recipe['epochs']} | {100 * metrics['validation_accuracy']:.1f} | {metrics['images']:,} | "
+                f"{_counted(metrics, 'clean_accuracy', *PROVED)} | {metrics['precision']}"
+            )
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
     return lined(f"{headings}certified recovery, two masks | precision", rows)
 
 
+def other_cards_table(folder: Path) -> str:
+    """One row per model for bands or cells whose name begins with the last part of the path."""
+    rows = []
+    for path, card in _cards(folder):
+        metrics, recipe = card["metrics"], card["recipe"]
+        if not OTHERS.keys() & metrics.keys():
+            continue
+        shown = f"bands of {recipe['band']} px" if recipe.get("band") else f"{recipe.get('loss', 'plain')} loss"
+        rows.append(
+            f"[{card['architecture']}](../results/models/{path.name}) | {shown} | {_start(card)} | "
+            f"{recipe['epochs']} | {'×'.join(map(str, metrics['patch']))} | {metrics['images']:,} | "
+            f"{_counted(metrics, 'clean_accuracy', *OTHERS)} | {metrics['precision']}"
+        )
+    if not rows:
+        raise ResultsError(f"expected cards of networks for bands or cells in {folder}-*.json, got none")
+    headings = "model | trained on | start | epochs | patch | photos | clean | "
+    return lined(f"{headings}{' | '.join(OTHERS.values())} | precision", rows, words=3)
+
+
+def _looks(defence: dict[str, Any]) -> Any:
+    """What a defence looks at: the masks of its cover, or the fields of its cells."""
+    return defence["cover"]["digest"] if "cover" in defence else defence["fields"]
+
+
+def _cards(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    return [
+        (path, json.loads(path.read_text())) for path in sorted(folder.parent.glob(f"{folder.name}-*.json"), key=_order)
+    ]
+
+
+def _start(card: dict[str, Any]) -> str:
+    """What the training began with, in a word or two; as the card says where there is none for it."""
+    told = str(card["data"]["start"])
+    return next((short for word, short in STARTS.items() if word in told), told)
+
+
+def _counted(metrics: dict[str, Any], *names: str) -> str:
+    """Shares of the card's photos, a dash where it has none."""
+    images = metrics["images"]
+    shares = (metrics.get(name) for name in names)
+    return " | ".join(NOTHING if own is None else Share(round(own * images), images).percent for own in shares)
+
+
 def cutout_table(folder: Path) -> str:
     """Two-mask certificates of two models on the same photos, one trained with more Cutout than the other."""
-    runs = [read_run(path) for path in sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)]
+    found = [read_run(path) for path in sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)]
+    runs = [run for run in found if "patchcleanser" in run.defences]
     rows = []
     for less, more in pairwise(runs):
         (name, before), (other, after) = _order(less.path), _order(more.path)
@@ -170,8 +217,9 @@ def cutout_table(folder: Path) -> str:
 
 
 def _order(path: Path) -> tuple[str, int]:
+    """By network, then by how much Cutout there was; other ways to train come last."""
     name, _, cutout = path.name.split(".")[0].rpartition("-")
-    return name, CUTOUTS.index(cutout)
+    return name, CUTOUTS.index(cutout) if cutout in CUTOUTS else len(CUTOUTS)
 
 
 def attack_tables(path: Path) -> str:

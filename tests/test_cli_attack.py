@@ -385,8 +385,9 @@ DEFENCES = [
 def test_schemes_are_rebuilt_from_their_descriptions(defence: MaskedDefence) -> None:
     written = json.loads(json.dumps(defence.describe()))
     rebuilt = defence_from(written)
-    assert rebuilt.cover.masks == defence.cover.masks
-    assert rebuilt.cover.grids == defence.cover.grids
+    (cover,) = rebuilt.covers
+    assert cover.masks == defence.cover.masks
+    assert cover.grids == defence.cover.grids
     assert repr(rebuilt.rule) == repr(defence.rule)
 
 

@@ -609,3 +609,29 @@ def test_the_command_lines_can_be_typed(tmp_path: Path) -> None:
     every = {(words[2], words[4].split("=")[0].removesuffix(".safetensors")) for words in lines}
     files = [path for path in RESULTS.glob("*/*.jsonl.gz") if "-few" not in path.name]
     assert every == {(path.parent.name, path.name.split("--")[0]) for path in files}
+
+
+def card(folder: Path, name: str, architecture: str, recipe: Row, metrics: Row) -> None:
+    about = {"start": "timm's weights for ImageNet-1k"}
+    told = {"images": 200, "clean_accuracy": 0.75, "patch": [5, 5], "precision": "fp32", **metrics}
+    content = {"architecture": architecture, "recipe": {"epochs": 3, **recipe}, "data": about, "metrics": told}
+    (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def test_cards_of_networks_for_bands_and_cells_have_a_table_of_their_own(tmp_path: Path) -> None:
+    """They have other figures than those for masks, and no accuracy on whole pictures."""
+    masks = {"certified_detection_one_mask": 0.5, "certified_recovery_two_masks": 0.25, "validation_accuracy": 0.8}
+    card(tmp_path, "mine-vit-greedy", "vit", {"cutout": "greedy"}, masks)
+    bands = {"certified_recovery_smoothing": 0.5, "validation_band_accuracy": 0.4}
+    card(tmp_path, "mine-told-bands", "told", {"cutout": "bands", "band": 4}, bands)
+    cells = {"certified_recovery_patchguard": 0.3, "certified_recovery_clipped_bagnet": 0.1}
+    card(tmp_path, "mine-bagnet-provable", "bagnet17", {"cutout": "none", "loss": "provable"}, cells)
+    masked, other = runs.cards_table(tmp_path / "mine"), runs.other_cards_table(tmp_path / "mine")
+    (line,) = masked.splitlines()[2:]
+    assert line.startswith("| [vit](../results/models/mine-vit-greedy.json) | greedy | ImageNet | 3 | 80.0 |")
+    assert line.endswith("| 200 | 75.0 | 50.0 | 25.0 | fp32 |")
+    cells_line, bands_line = other.splitlines()[2:]
+    assert bands_line.endswith("| bands of 4 px | ImageNet | 3 | 5×5 | 200 | 75.0 | 50.0 | – | – | fp32 |")
+    assert cells_line.endswith("| provable loss | ImageNet | 3 | 5×5 | 200 | 75.0 | – | 30.0 | 10.0 | fp32 |")
+    with pytest.raises(CertmaskError, match="expected cards of networks for bands or cells"):
+        runs.other_cards_table(tmp_path / "yours")

@@ -21,6 +21,11 @@ PRINTS: dict[str, list[str]] = {
         r"because of 169 places \d+ claim green, \d+ claim red; \d+ were looked at closer; \d+ passes with two masks "
         r"decided between them; the answer is unbeaten \(the claim of a place that no other beats\)",
     ],
+    "local_evidence": [
+        r"8×8 cells, each sees 4×4 pixels",
+        r"robust masking: certified, red under attack",
+        r"clipped bagnet: not certified, red under attack",
+    ],
     "own_rule": [
         r"Unanimity: 21 of 81 tables certified, 0 of these beaten",
         r"Hopeful: 33 of 81 tables certified, 6 of these beaten",

@@ -75,7 +75,7 @@ def test_every_declared_cover_holds_its_fold(experiment: Experiment, side: int) 
     The cover of 50,000 masks takes long to make: the test of absurd covers looks at it.
     """
     for patch, one in declared(experiment):
-        if side == 224 and patch.label == "0.4 %" or one.network == CELLS:
+        if (side == 224 and patch.label == "0.4 %") or one.network == CELLS:
             continue
         cover = built_cover(one, patch, (side, side))
         assert cover.patch == patch.on((side, side))

@@ -38,6 +38,7 @@ class AlwaysAlert(AnyDefence):
     threat = Patch(4, 4)
     image: Size = (24, 24)
     guarantee = Guarantee.DETECTION
+    looks = "one look"
 
     def deciding(self, engine: Engine, store: VoteStore) -> Asking[list[Decision]]:
         everyone = np.arange(store.pictures)

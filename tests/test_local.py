@@ -371,6 +371,26 @@ def test_the_margin_bounds_how_far_sums_of_evidence_move() -> None:
         first, second = (change[:, own].sum(dim=1) for own in cells)
         assert (first[:, :, None] - second[:, None, :]).abs().max() <= margin
     assert ready.moved(numbers, numbers) == 0
+    apart = ready.maps(numbers).clone()
+    apart[..., 0] += 0.5
+    apart[..., 1] -= 0.5
+    each_against_the_other = 2 * 0.5 * ready.cells[0] * ready.cells[1]
+    assert ready.moved(numbers, apart.flatten(1)) == pytest.approx(each_against_the_other)
+
+
+def test_a_rule_by_name_keeps_the_margin_that_it_is_given() -> None:
+    """In sums of local evidence; a lead that it swallows is none."""
+    wishes: dict[str, Any] = {"size": SIDE, "precision": "fp32"}
+    given = [
+        certmask.certify(ColourNet(), (PICTURES, LABELS), ["undefended", "patchguard", "clipped-bagnet"], PATCH,
+                         margin=margin, **wishes)
+        for margin in (0.0, 25.0)
+    ]  # fmt: skip
+    for name, certified in (("undefended", [0.0, 0.0]), ("patchguard", [0.0, 25.0]), ("clipped-bagnet", [0.0, 25.0])):
+        assert [run.defences[name]["rule"]["margin"] for run in given] == certified
+        without, careful = (sum(row["defences"][name]["certified"] is True for row in run.rows) for run in given)
+        assert careful <= without
+    assert careful < without
 
 
 class Tilted(ColourNet):

@@ -37,11 +37,16 @@ def box(pixels: Pixels) -> tuple[int, int, int, int]:
     return int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1
 
 
-def weights() -> Pixels:
-    """How much each pixel of a line of a photo counts in each of the enlarged line, ``[224, 32]``, without rounding."""
-    lines = np.eye(SIDE, dtype=np.float32)
-    enlarged = [Image.fromarray(line[None], mode="F").resize((PAPER_SIDE, 1), Image.Resampling.BICUBIC) for line in lines]
-    return np.stack([np.asarray(line)[0] for line in enlarged], axis=1)
+def reaches(pixels: int, length: int) -> list[int]:
+    """How far so many neighbouring pixels of a line of a photo reach in the enlarged line, by where they begin.
+
+    What counts is whether a resampling weight is zero, before anything is rounded.
+    """
+    lines = (Image.fromarray(line[None]) for line in np.eye(SIDE, dtype=np.float32))
+    enlarged = [np.asarray(line.resize((length, 1), Image.Resampling.BICUBIC))[0] for line in lines]
+    counts = np.stack(enlarged, axis=1) != 0
+    found = (np.flatnonzero(counts[:, start : start + pixels].any(axis=1)) for start in range(SIDE - pixels + 1))
+    return [int(reached[-1] - reached[0] + 1) for reached in found]
 
 
 def test_photos_of_cifar_are_enlarged_whole() -> None:
@@ -55,17 +60,26 @@ def test_photos_of_cifar_are_enlarged_whole() -> None:
 def test_the_reach_is_that_of_the_weights_and_no_smaller(patch: LabelledPatch) -> None:
     """Both axes are enlarged one after the other with the same weights, so that a line says it all."""
     assert patch.photo is not None
-    counts, spans = weights() != 0, []
-    for start in range(SIDE - patch.photo + 1):
-        reached = np.flatnonzero(counts[:, start : start + patch.photo].any(axis=1))
-        spans.append(int(reached[-1] - reached[0] + 1))
+    spans = reaches(patch.photo, PAPER_SIDE)
     assert max(spans) == patch.side == patch.on(INPUT).height
     assert spans.index(patch.side) == 2, "at the border less is reached"
 
 
 @pytest.mark.parametrize("patch", ON_CIFAR, ids=lambda patch: patch.label)
+@pytest.mark.parametrize("factor", range(1, 13))
+def test_other_inputs_are_known_only_where_the_declared_side_covers_the_reach(
+    patch: LabelledPatch, factor: int
+) -> None:
+    assert patch.photo is not None
+    length = factor * SIDE
+    if patch.known_on((length, length), FRAMING):
+        assert max(reaches(patch.photo, length)) <= patch.on((length, length)).height
+    assert patch.known_on((length, length), FRAMING) is (factor <= 7)
+
+
+@pytest.mark.parametrize("patch", ON_CIFAR, ids=lambda patch: patch.label)
 def test_no_content_at_any_place_reaches_farther(patch: LabelledPatch) -> None:
-    """Every place: the whole patch to extremes and to noise, on photos of noise and of plain greys (channels are apart)."""
+    """Every place: the whole patch to extremes and to noise, on noise and on plain greys; channels are apart."""
     assert patch.photo is not None
     chance, most = np.random.default_rng(0), 0
     noise = chance.integers(0, 256, (SIDE, SIDE), dtype=np.uint8)
@@ -110,6 +124,10 @@ def test_a_network_that_takes_the_photo_as_it_is_meets_the_patch_itself() -> Non
     [
         (PHOTO, FRAMING, True),
         (INPUT, FRAMING, True),
+        ((64, 64), FRAMING, True),
+        ((192, 192), FRAMING, True),
+        ((200, 200), FRAMING, False),
+        ((16, 16), FRAMING, False),
         (INPUT, Framing(0.875), False),
         (PHOTO, Framing(0.875), False),
         (INPUT, Framing(1.0, "lanczos"), False),

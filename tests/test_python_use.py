@@ -155,9 +155,9 @@ def test_a_patch_alone_takes_the_masks_that_suit_the_rule(tmp_path: Path) -> Non
         ("patchcleanser", "patchcleanser", "spread"),
     ):
         shield = cm.Defence(by_colour, 4, rule, size=24, batch=8)
-        assert (shield.defence.name, shield.defence.cover.tiling) == (name, tiling)
+        assert (shield.defence.name, shield.defence.covers[0].tiling) == (name, tiling)
         assert (shield.defence.threat, shield.classifier.size) == (cm.Patch(4, 4), (24, 24))
-    assert cm.Defence(by_colour, (4, 3), size=24, batch=8).defence.cover == cm.zoom_cover(24, (4, 3))
+    assert cm.Defence(by_colour, (4, 3), size=24, batch=8).defence.covers == (cm.zoom_cover(24, (4, 3)),)
     tuned = MaskedDefence(cm.zoom_cover(24, 4, (2, 3)), cm.JuryRecovery(thresholds=0.7), "tuned")
     save_defence(tmp_path / "tuned.json", tuned, {})
     shield = cm.Defence(by_colour, cm.load_defence(tmp_path / "tuned.json"), batch=8)
@@ -168,9 +168,9 @@ def test_a_patch_alone_takes_the_masks_that_suit_the_rule(tmp_path: Path) -> Non
 def test_masks_lie_on_the_tokens_of_a_network() -> None:
     tokens = cm.Classifier(build_model("test_vit", 3, (96, 96)), 96, batch=2)
     assert tokens.grid == 16
-    assert cm.Defence(tokens, 4).defence.cover.align == 1
+    assert cm.Defence(tokens, 4).defence.covers[0].align == 1
     tokens.grid = 2
-    assert cm.Defence(tokens, 4).defence.cover == cm.zoom_cover(96, 4, align=2)
+    assert cm.Defence(tokens, 4).defence.covers == (cm.zoom_cover(96, 4, align=2),)
 
 
 def test_aligned_pairs_without_grids_are_told_what_to_take() -> None:
@@ -251,7 +251,7 @@ def test_a_defence_is_kept_in_a_file(precision: str, images: Tensor, tmp_path: P
     again = cm.Defence.load(path, tiny_network(seed=9))
     assert again.engine.describe() == own.engine.describe()
     assert again.defence.describe() == own.defence.describe()
-    assert again.defence.cover == cover
+    assert again.defence.covers == (cover,)
     assert again.classifier.class_names == tuple("abcde")
     assert torch.equal(again.classifier(images), own.classifier(images))
     assert again.certify(images, [0] * 12).certificates == own.certify(images, [0] * 12).certificates
@@ -270,8 +270,8 @@ def test_levels_and_the_grid_of_masks_are_kept(cover: cm.Cover, images: Tensor, 
     own = cm.Defence(tiny_network(), cover, cm.JuryRecovery(thresholds=0.2, pooled=True), batch=8, precision="fp32")
     own.save(tmp_path / "shield.safetensors")
     again = cm.Defence.load(tmp_path / "shield.safetensors", tiny_network())
-    assert again.defence.cover == cover
-    assert (again.defence.cover.levels, again.defence.cover.align) == (cover.levels, cover.align)
+    assert again.defence.covers == (cover,)
+    assert (again.defence.covers[0].levels, again.defence.covers[0].align) == (cover.levels, cover.align)
     assert again.certify(images, [0] * 12).rows[0]["defences"] == own.certify(images, [0] * 12).rows[0]["defences"]
 
 

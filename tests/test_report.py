@@ -370,7 +370,7 @@ def test_markdown_and_latex_say_what_the_page_says(run: Path) -> None:
         assert f"| {' | '.join(cells)} |" in markdown
         assert f"{{{latex_text(row[0])}}} & {{{row[1].split()[0]}}}" in latex
     grids = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in grids[:8]} == {14}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in grids[:8]} == {15}
 
 
 def test_the_same_input_gives_the_same_bytes(photographed: Path) -> None:

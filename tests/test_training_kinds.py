@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from certmask.covers import band_cover
 from certmask.data import pictures
 from certmask.errors import CertmaskError, UsageError
-from certmask.evidence import Field, RobustMasking, hypotheses, positive_evidence, receptive_field, touched
+from certmask.evidence import Field, RobustMasking, hypotheses, receptive_field, touched
 from certmask.training import LessonsInMemory, Recipe, Trainer
 from certmask.training.augmentation import random_band
 from certmask.training.loss import Provable
@@ -160,7 +160,8 @@ def fields() -> tuple[Field, Field]:
 
 def test_held_out_answers_are_those_of_robust_masking() -> None:
     maps = torch.randn(200, CLASSES, 5, 5, generator=torch.Generator().manual_seed(0))
-    answers = RobustMasking(PATCH).answers(positive_evidence(maps.permute(0, 2, 3, 1), fields()))
+    rule = RobustMasking(PATCH)
+    answers = rule.answers(rule.evidence(maps.permute(0, 2, 3, 1), fields()))
     scores = Provable(Local(), (SIDE, SIDE), PATCH).scores(maps)
     assert np.array_equal(scores.argmax(dim=1).numpy(), answers)
     assert not np.array_equal(maps.mean(dim=(2, 3)).argmax(dim=1).numpy(), answers)
@@ -277,6 +278,9 @@ def test_the_provable_loss_from_the_command_line(
     assert (card.recipe["loss"], card.recipe["patch"]) == ("provable", [5, 5])
     assert 0 <= card.metrics["validation_masked_accuracy"] <= 1
     assert "validation masked" in done.stdout
+    shown = certmask("models", tmp_path).stdout
+    assert "patch (PatchGuard) " in shown
+    assert ", (Clipped BagNet) " in shown
 
 
 def test_options_that_contradict_each_other(colours: Path, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ class Votes:
             raise incomplete()
         return rows
 
-    def sent(self, numbers: IntArray) -> Tensor:
+    def sent(self, numbers: IntArray | BoolArray) -> Tensor:
         """Numbers beside the outputs, on their device."""
         return torch.from_numpy(numbers).to(self.outputs.device)
 

@@ -65,7 +65,7 @@ PAINTING = [
         "mirror before mask",
         "a view is turned over before it is masked, so its masks lie elsewhere and the patch is seen in it",
         "engine/forward.py",
-        "self.classifier.probabilities(self._hide(images[slots], rows, columns))",
+        "self.classifier.numbers(self._hide(images[slots], rows, columns))",
         "sum(self.classifier._softmax(self._hide(images[slots].flip([3][: view == 'mirror']), rows, columns))"
         " for view in self.classifier.views) / self.classifier.cost",
         (IN_EVERY_VIEW,),
@@ -82,7 +82,7 @@ PAINTING = [
         "resize after masking",
         "the masked picture is resized again, so another function votes than the certificate describes",
         "engine/forward.py",
-        "self.classifier.probabilities(self._hide(images[slots], rows, columns))",
+        "self.classifier.numbers(self._hide(images[slots], rows, columns))",
         "self.classifier.probabilities("
         "torch.nn.functional.avg_pool2d(self._hide(images[slots], rows, columns), 3, 1, 1))",
         (PAINTED,),
@@ -102,8 +102,8 @@ BATCHES = [
         "scale of the batch",
         "masked pictures are scaled by the largest value of their batch",
         "engine/forward.py",
-        "self.classifier.probabilities(self._hide(images[slots], rows, columns))",
-        "self.classifier.probabilities((h := self._hide(images[slots], rows, columns)) / h.amax())",
+        "self.classifier.numbers(self._hide(images[slots], rows, columns))",
+        "self.classifier.numbers((h := self._hide(images[slots], rows, columns)) / h.amax())",
         ("test_engine.py::test_same_votes_whatever_the_batch_composition", ONE_FACT),
     ),
     Fault(
@@ -118,8 +118,8 @@ BATCHES = [
         "NaN has a vote",
         "what the network gives is a vote as it is, though it be no number or have digits that sums lose",
         "engine/forward.py",
-        "outputs = as_votes(self.classifier.probabilities(self._hide(images[slots], rows, columns)))",
-        "outputs = self.classifier.probabilities(self._hide(images[slots], rows, columns))",
+        "outputs = as_votes(self.classifier.numbers(self._hide(images[slots], rows, columns)))",
+        "outputs = self.classifier.numbers(self._hide(images[slots], rows, columns))",
         (PAINTED,),
     ),
     Fault(
@@ -142,7 +142,7 @@ BATCHES = [
         "votes from two shapes of batch",
         "where memory runs out in mid-run, pictures keep the votes that were made in larger batches",
         "engine/engine.py",
-        "cohort.store = VoteStore(len(cohort.numbers), self.passes, self.classifier.classes, self.classifier.device)",
+        "cohort.store = VoteStore(len(cohort.numbers), self.passes, self.classifier.width, self.classifier.device)",
         "pass",
         ("test_engine.py::test_where_memory_runs_out_no_image_has_votes_from_two_shapes",),
     ),

@@ -95,6 +95,7 @@ class Needs(Enum):
     SCORES = "class probabilities"
     GRADIENTS = "a surrogate of the network"
     DEFENCE = "a surrogate of the network, and the defence"
+    EVIDENCE = "a surrogate of a network with cells, and the defence on their evidence"
 
 
 class Attack(ABC):

@@ -173,13 +173,16 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     "jury detection": (TURN_ALL, TURN_NARROWLY),
     "minority reports": (TURN_ALL, TURN_NARROWLY),
     "hicert": (TURN_ALL, TURN_NARROWLY),
+    "jury hicert": (TURN_ALL, TURN_NARROWLY),
     "smoothing": (TURN_ALL, TURN_NARROWLY),
+    "patchguard smoothing": (TURN_ALL, TURN_NARROWLY),
     "jury recovery": (WIN_DUELS, TURN_ALL),
     "patchcleanser": (WIN_DUELS, TURN_ALL),
 }
 
 LEVEL_GOALS: dict[str, tuple[Goal, ...]] = {
     "jury detection": (SETTLE, DOUBT_FIRST),
+    "jury hicert": (SETTLE, DOUBT_FIRST),
     "jury recovery": (SETTLE_DUELS, DOUBT_DUELS),
 }
 """What else there is against a rule that judges by levels: votes pushed across thresholds, in either direction."""

@@ -137,7 +137,8 @@ ThresholdOption = Annotated[
     typer.Option("--threshold", help="Confidence of minority-reports and hicert, lead of zoom-hicert; default: 0.5."),
 ]
 BandOption = Annotated[
-    int | None, typer.Option("--band", min=1, help="Width of what smoothing leaves of the picture; default: a 12th.")
+    int | None,
+    typer.Option("--band", min=1, help="Width of what smoothing leaves; default: as in training, else a 12th."),
 ]
 StrideOption = Annotated[
     int | None, typer.Option("--stride", min=1, help="From one band to the next; default: 1, every band.")

@@ -224,7 +224,8 @@ class Defence:
         check_behaviour({"model": {"fingerprint": state["said"]}}, self.engine, [self.defence.rule], "the original")
 
     def __repr__(self) -> str:
-        return f"Defence({self.classifier!r}, {self.defence.looks}, {self.defence.rule!r})"
+        looks = ", ".join(map(repr, self.defence.covers)) or self.defence.looks
+        return f"Defence({self.classifier!r}, {looks}, {self.defence.rule!r})"
 
 
 def _ruled(

@@ -112,9 +112,7 @@ class Campaign:
             names = ", ".join(experiment.name for experiment in self.experiments)
             photo = any(patch.photo for experiment in self.experiments for patch in experiment.every_patch)
             whole = (
-                " (a patch in the photo: all of it, 32×32 or a whole number of times that, to 224×224)"
-                if photo
-                else ""
+                " (a patch in the photo: all of it, 32×32 or a whole number of times that, to 224×224)" if photo else ""
             )
             raise UsageError(f"expected a defence of {names} for {models} on data named {data}{whole}, got none")
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError
+from certmask.evidence.maps import AT_ONCE
 from certmask.geometry import IntArray
 from certmask.passes import Ballot
 from certmask.rules.rule import Asking, Rule
@@ -54,52 +56,54 @@ class Smoothing(Rule):
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         yield votes.ask(_views(votes.ballot)[None])
-        return [self._decision(outputs) for outputs in _outputs(votes)]
+        return [one for _, outputs in _portions(votes, 1) for one in self._decisions(outputs)]
 
-    def _decision(self, outputs: Tensor) -> Decision:
+    def _decisions(self, outputs: Tensor) -> list[Decision]:
         """An alert, with the class that is most probable on average, where no view counts for any."""
-        counts = self._counted(outputs).sum(dim=0).cpu().numpy()
-        if counts.any():
-            return Decision(int(np.argmax(counts)))
-        sums = outputs.double().sum(dim=0).cpu().numpy()
-        return Decision(int(np.argmax(sums)) if sums.any() else NO_CLASS, alert=True)
+        counts = self._counted(outputs).sum(dim=1)
+        sums = outputs.double().sum(dim=1)
+        alerts = counts.amax(dim=1) == 0
+        labels = torch.where(alerts, sums.argmax(dim=1), counts.argmax(dim=1))
+        labels = torch.where(alerts & (sums.amax(dim=1) == 0), NO_CLASS, labels)
+        return [Decision(*one) for one in zip(labels.tolist(), alerts.tolist(), strict=True)]
 
     def certifying(self, votes: Votes, labels: IntArray) -> Asking[BoolArray]:
         yield votes.ask(_views(votes.ballot)[None])
-        hidden = torch.from_numpy(hidden_by(votes.cover))
-        found = [self._proved(own, int(label), hidden) for own, label in zip(_outputs(votes), labels, strict=True)]
-        return np.array(found, dtype=bool)
+        hidden, found = votes.sent(hidden_by(votes.cover)), np.zeros(len(labels), dtype=bool)
+        for part, outputs in _portions(votes, len(hidden)):
+            found[part] = self._proved(outputs, votes.sent(labels[part]), hidden).cpu().numpy()
+        return found
 
-    def _proved(self, outputs: Tensor, label: int, hidden: Tensor) -> bool:
-        """Whether no place ``[places, views]`` can overturn the label of ``outputs [views, classes]``."""
-        own, others = self._sure(outputs, label), self._counted(outputs, self.margin)
-        hidden = hidden.to(outputs.device)
+    def _proved(self, outputs: Tensor, labels: Tensor, hidden: Tensor) -> Tensor:
+        """Whether no place, ``[places, views]``, can overturn the label of ``outputs [pictures, views, classes]``."""
+        own, others = self._sure(outputs, labels), self._counted(outputs, self.margin).double()
         touched = (~hidden).sum(dim=1)
         if self.exact:
-            lead = (hidden & own).sum(dim=1)[:, None] - hidden.double() @ others.double() - touched[:, None]
+            kept = (own.double() @ hidden.double().T)[:, :, None]
+            lead = kept - hidden.double() @ others - touched[:, None]
         else:
-            lead = (own.sum() - others.sum(dim=0) - 2 * touched.max())[None]
-        rivals = torch.arange(outputs.shape[1], device=outputs.device)
-        wins = (lead > 0) | ((lead == 0) & (label < rivals))
-        return bool(wins[:, rivals != label].all())
+            lead = (own.sum(dim=1, keepdim=True) - others.sum(dim=1) - 2 * touched.max())[:, None]
+        rivals = torch.arange(outputs.shape[2], device=outputs.device)
+        wins = (lead > 0) | ((lead == 0) & (labels[:, None] < rivals)[:, None])
+        return (wins.all(dim=1) | (labels[:, None] == rivals)).all(dim=1)
 
     def _counted(self, outputs: Tensor, margin: float = 0.0) -> Tensor:
-        """For which classes each view counts, or may count once votes have moved, ``[views, classes]``."""
-        spoken = outputs.amax(dim=1, keepdim=True) > 0
+        """For which classes each view counts, or may count once votes have moved, ``[pictures, views, classes]``."""
+        most = outputs.amax(dim=2, keepdim=True)
         if self.theta is not None:
-            return spoken & (outputs.double() >= self.theta - margin / 2)
-        first = torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, outputs.argmax(dim=1, keepdim=True), True)
-        return spoken & (first if margin == 0 else outputs.amax(dim=1, keepdim=True) - outputs <= margin)
+            return (most > 0) & (outputs.double() >= self.theta - margin / 2)
+        first = torch.zeros_like(outputs, dtype=torch.bool).scatter_(2, outputs.argmax(dim=2, keepdim=True), True)
+        return (most > 0) & (first if margin == 0 else most - outputs <= margin)
 
-    def _sure(self, outputs: Tensor, label: int) -> Tensor:
-        """Which views count for the label however votes move, ``[views]``."""
+    def _sure(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Which views count for the label however votes move, ``[pictures, views]``."""
+        where = labels[:, None, None].expand(-1, outputs.shape[1], 1)
+        own = outputs.gather(2, where)[..., 0]
         if self.theta is not None:
-            return outputs[:, label].double() >= self.theta + self.margin / 2
-        others = outputs.clone()
-        others[:, label] = -1.0
-        ahead = outputs[:, label] - others.amax(dim=1)
-        first = outputs.argmax(dim=1) == label
-        return first & (outputs[:, label] > 0) & ((ahead > self.margin) if self.margin else (ahead >= 0))
+            return own.double() >= self.theta + self.margin / 2
+        ahead = own - outputs.scatter(2, where, -1.0).amax(dim=2)
+        first = outputs.argmax(dim=2) == labels[:, None]
+        return first & (own > 0) & ((ahead > self.margin) if self.margin else (ahead >= 0))
 
     def most_pairs(self, cover: Cover) -> int:
         return len(cover.grids[0]) * len(cover.grids[1]) if cover.tiling == BLOCKS else 0
@@ -128,7 +132,13 @@ def _views(ballot: Ballot) -> IntArray:
     return ballot.pairs(rows[:, None], columns[None, :]).ravel()
 
 
-def _outputs(votes: Votes) -> list[Tensor]:
-    """What the views of each picture say, ``[views, classes]``."""
+def _portions(votes: Votes, places: int) -> Iterator[tuple[slice, Tensor]]:
+    """What the views say of some pictures at a time, ``[pictures, views, classes]``.
+
+    So many that neither this nor as much for each place outgrows memory.
+    """
     rows = votes.rows(_views(votes.ballot)[None], votes.everyone)
-    return [votes.outputs[votes.sent(own)] for own in rows]
+    step = max(AT_ONCE // (max(rows.shape[1], places) * votes.outputs.shape[1]), 1)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        yield part, votes.outputs[votes.sent(rows[part])]
