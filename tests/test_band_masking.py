@@ -145,5 +145,5 @@ def test_covers_and_shares_that_make_no_sense() -> None:
         BandMasking().check(minimal_cover(6, 2, 4))
     with pytest.raises(CertmaskError, match="expected more than 4 bands"):
         BandMasking().check(band_cover((1, 4), (1, 2), band=1))
-    with pytest.raises(CertmaskError, match="expected a threshold from 0 to below 1"):
+    with pytest.raises(CertmaskError, match="expected a share of evidence from 0 to below 1"):
         BandMasking(1.0)

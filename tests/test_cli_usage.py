@@ -22,11 +22,11 @@ from PIL import Image
 from rich.console import Console
 
 from certmask.cli import console, main
-from certmask.cli.choices import COPIES, device_memory
+from certmask.cli.choices import COPIES, Choices, device_memory
 from certmask.covers import zoom_cover
 from certmask.data import load_dataset
 from certmask.defences import MaskedDefence
-from certmask.errors import ClassifierError, DataError
+from certmask.errors import ClassifierError, DataError, UsageError
 from certmask.rules import JuryRecovery
 from certmask.tuning import save_defence
 from certmask.zoo import Card, build_model, card_of, load_classifier, load_with_card, save_model, shipped_models
@@ -57,7 +57,9 @@ SEEN = ("--rule nonsense", "--patch 0", "--patch abc", "--patch 33", "--patch 32
         "--rule patchguard-smoothing --theta 0.3", "--rule smoothing --share 0.3", "--share 0.5",
         "--rule smoothing --stride 99", "--rule patchguard-smoothing --share 1",
         "--rule patchguard-smoothing --tiling blocks", "--rule patchguard-smoothing --band 16",
-        "--rule smoothing --band 20", "--rule hicert --threshold 2",
+        "--rule smoothing --band 20", "--rule hicert --threshold 2", "--rule patchguard-smoothing --margin 0.9",
+        "--rule patchguard", "--rule clipped-bagnet", "--rule zoom --threshold 0.3", "--rule smoothing --pairs all",
+        "--rule smoothing --aggregate mean-log-probability",
         "--rule minority-reports --threshold 2", "--rule minority-reports --threshold 0.9 --margin 0.2",
         "--aggregate mean-log-probability --margin 70")  # fmt: skip
 """Wrong for whatever looks at photos through masks."""
@@ -518,3 +520,23 @@ def test_ctrl_c_is_no_error_that_a_library_may_pass_over() -> None:
     from certmask.cli import Stopped
 
     assert not issubclass(Stopped, Exception)
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "reason"),
+    [
+        (["patchguard"], {"theta": 0.0}, "got --theta"),
+        (["patchguard"], {"threshold": 0.0}, "got --threshold"),
+        (["patchguard"], {"pooled": True}, "got --pooled"),
+        (["patchguard"], {"pairs": "all"}, "got --pairs"),
+        (["patchguard"], {"aggregate": "mean-log-probability"}, "got --aggregate"),
+        (["patchguard"], {"share": 1.0}, "expected a share"),
+        (["clipped-bagnet"], {"share": 0.3}, "expected --share beside a rule that takes it, such as patchguard"),
+        (["patchguard"], {"backend": "openvino"}, "expected the backend torch"),
+        (["patchguard"], {"views": "plain,mirror"}, "expected plain views"),
+    ],
+)
+def test_options_that_rules_on_cells_do_not_take(rules: list[str], options: dict[str, Any], reason: str) -> None:
+    Choices("bagnet17", rules=rules).check()
+    with pytest.raises(UsageError, match=reason):
+        Choices("bagnet17", rules=rules, **options).check()

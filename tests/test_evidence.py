@@ -475,7 +475,7 @@ def test_evidence_of_another_shape_or_kind_is_an_error() -> None:
 
 def test_parameters_that_make_no_sense_are_errors() -> None:
     for threshold in (-0.1, 1, 1.5, 0.12345, float("nan"), "much"):
-        with pytest.raises(CertmaskError, match="expected a threshold from 0 to below 1"):
+        with pytest.raises(CertmaskError, match="expected a share of evidence from 0 to below 1"):
             RobustMasking(1, threshold)  # type: ignore[arg-type]
     for margin in (-1, float("inf"), float("nan"), True):
         with pytest.raises(CertmaskError, match="expected a margin of at least 0"):

@@ -24,7 +24,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "company": ("threat",),
     "views": (),
     "classifier": ("threat", "backends", "company", "views"),
-    "evidence": ("threat", "geometry", "certificate", "views", "classifier"),
+    "evidence": ("threat", "geometry", "certificate", "company", "views", "classifier"),
     "passes": CORE,
     "votes": (*CORE, "passes"),
     "rules": (*CORE, "evidence", "passes", "votes"),

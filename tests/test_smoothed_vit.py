@@ -91,6 +91,16 @@ def masked(network: Any, picture: Tensor) -> Tensor:
     return network.head(network.norm(x)[0])  # type: ignore[no-any-return]
 
 
+def test_a_pixel_is_hidden_where_all_its_channels_are() -> None:
+    network = SmoothedViT(transformer(), FEW).eval()
+    one = torch.full((1, 3, 32, 40), HIDDEN)
+    hidden = network(one)
+    for channel in range(3):
+        some = one.clone()
+        some[:, channel, :8, :8] = 0.5
+        assert not torch.equal(network(some), hidden)
+
+
 @pytest.mark.parametrize("few", [1, FEW, 20, 50])
 def test_it_says_what_a_transformer_without_the_hidden_tokens_says(few: int) -> None:
     network, shown = transformer(), bands(pictures(24))

@@ -11,7 +11,7 @@ from functools import reduce
 from math import isfinite, isnan
 from numbers import Real
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -64,6 +64,9 @@ class Classifier:
     ``grid`` is the side of the square tokens into which a network cuts its input, as far as its layers tell; else 1.
     ``fill`` is what masks paint; ``told`` says whether the network knows it from any colour.
     """
+
+    piecewise: ClassVar[bool] = False
+    """Whether passes give local evidence, cell by cell, in the place of votes."""
 
     def __init__(
         self,
@@ -162,6 +165,9 @@ class Classifier:
         self.batch //= 2
         torch.cuda.empty_cache()
 
+    def check_batch(self, _batch: int) -> None:
+        """An error if the model is another one in batches of this shape; a plain one is asked about fixed pictures."""
+
     @torch.inference_mode()
     def _count_classes(self) -> int:
         """From a batch of pictures between black and noise; warns of a model that gives probabilities."""
@@ -245,6 +251,17 @@ class Classifier:
 
     def moved(self, _numbers: Tensor, _others: Tensor) -> float:
         """By how much sums of local evidence differ at most between two batches of passes; there is none here."""
+        return 0.0
+
+    def sums(self, numbers: Tensor) -> Tensor:
+        """Signed sums of local evidence, ``[n, sums, classes]`` in float64; there are none here."""
+        return numbers.new_empty(len(numbers), 0, self.classes, dtype=torch.float64)
+
+    def strayed(self, _pictures: Tensor, _look: Callable[[Tensor], Tensor]) -> float:
+        """By how much sums of local evidence move that boxes in pictures do not touch, as ``look`` gives numbers.
+
+        An error where that is more than rounding. There is none here.
+        """
         return 0.0
 
     def probabilities(self, images: Tensor) -> Tensor:

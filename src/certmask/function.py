@@ -42,10 +42,13 @@ def check_behaviour(header: Row, engine: Engine, rules: Iterable[Rule | Evidence
     said, differences = header["model"].get("fingerprint"), list(_differences(header, engine))
     if said is None:
         return [f"{where} has no fingerprint of behaviour: only weights and settings were compared", *differences]
-    changes = engine.fingerprint().changes(fingerprint_from(said))
+    before, here = fingerprint_from(said), engine.fingerprint()
+    changes = here.changes(before)
+    if here.evidence is not None and before.evidence is None:
+        differences.append(f"{where} has no sums of local evidence: only its mean was compared")
     for rule in rules:
-        change = getattr(changes, rule.unit)
         bare = rule.guarantee is Guarantee.NONE
+        change = changes.probability if bare else getattr(changes, rule.unit)
         allowed = 2 * rounding_of(engine.classifier.precision) if bare else rule.margin
         if not change <= allowed:
             reason = "; ".join(differences) or "something that no hash sees, such as another forward pass"

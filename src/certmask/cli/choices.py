@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,15 @@ COPIES = 8
 OF_LEVELS = ("levels", "align", "thresholds", "claim_thresholds", "pooled")
 """Options that only rules of several levels take."""
 
-OF_MASKS = ("mask", "tiling", "fold", "last_resort", "defence", *OF_LEVELS, "band", "stride", "theta", "threshold")
+OF_MASKS = ("mask", "tiling", "fold", "last_resort", "defence", *OF_LEVELS, "band", "stride", "theta", "threshold",
+            "pairs", "aggregate")  # fmt: skip
 """Options that only rules on masked views take."""
 
 OF_BANDS = ("band", "stride", "theta", "share")
 """Options that only rules of bands take."""
 
-TAKEN_BY = {"last_resort": "zoom", "theta": "smoothing", "share": "patchguard-smoothing"}
+TAKEN_BY = {"last_resort": "zoom", "theta": "smoothing", "share": "patchguard-smoothing", "threshold": "hicert",
+            "pairs": "zoom", "aggregate": "zoom"}  # fmt: skip
 """Options that only rules take which have such a parameter, and one of these."""
 
 
@@ -111,8 +113,8 @@ class Choices:
             raise UsageError(f"expected each rule once, got {', '.join(self.rules)}")
         margin = self.fixed_margin() or Margin()
         with asked_rightly():
-            rules = self._local_rules(margin) if self.local else [self._rule(name, margin) for name in self.rules]
-        self._check_company(rules)
+            self._rules(margin)
+        self._check_company()
         device = pick_device(self.device)
         check_engine_room(self._backend(device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
@@ -129,19 +131,32 @@ class Choices:
         """Whether rules on local evidence were chosen, which look at a picture once, without masks."""
         return any(map(is_local, self.rules))
 
+    def _given(self, names: Iterable[str]) -> list[str]:
+        """Those of the options that are not as they are where nobody says anything."""
+        usual = {field.name: field.default for field in fields(self)}
+        return [name for name in names if getattr(self, name) != usual[name]]
+
     def _check_local(self) -> None:
         """An error for anything beside rules on local evidence that has to do with masks."""
         masked = [name for name in self.rules if not is_local(name) and name != "undefended"]
         if masked:
             raise UsageError(f"expected rules on local evidence alone, or undefended beside them, got {masked[0]}")
-        given = [name for name in OF_MASKS if getattr(self, name)]
+        given = self._given(OF_MASKS)
         if given:
             option = given[0].replace("_", "-")
             raise UsageError(f"expected no masks beside rules on local evidence, got --{option}")
+        if self.share is not None and not any("threshold" in listed_local(name).wants for name in self.rules):
+            raise UsageError("expected --share beside a rule that takes it, such as patchguard, got none")
         if self.views != "plain":
             raise UsageError(f"expected plain views with rules on local evidence, got {self.views}")
+        if self.backend not in ("auto", "torch"):
+            raise UsageError(f"expected the backend torch with rules on local evidence, got {self.backend}")
+        if network_of(self.card).kind != CELLS:
+            raise UsageError(
+                f"expected a network with cells for {self.rules[0]}, such as bagnet17, got {self.card.architecture}"
+            )
 
-    def _check_company(self, rules: Sequence[Rule | EvidenceRule]) -> None:
+    def _check_company(self) -> None:
         """An error for options that no rule takes, or that exclude one another."""
         if self.local:
             self._check_local()
@@ -163,9 +178,9 @@ class Choices:
         banded = [name for name in OF_BANDS if getattr(self, name) is not None]
         if banded and not any(map(self._bands, masked)):
             raise UsageError(f"expected --{banded[0]} beside a rule of bands, such as smoothing, got none")
-        for name, such in TAKEN_BY.items():
-            if getattr(self, name) is not None and not any(hasattr(rule, name) for rule in rules):
-                option = name.replace("_", "-")
+        for name in self._given(TAKEN_BY):
+            if not any(name in listed(rule).wants for rule in self.rules):
+                option, such = name.replace("_", "-"), TAKEN_BY[name]
                 raise UsageError(f"expected --{option} beside a rule that takes it, such as {such}, got none")
         if self.tuned is not None:
             self._check_tuned(self.tuned)
@@ -256,6 +271,10 @@ class Choices:
         named = zip(self.rules, covers, strict=False)
         made: list[RuledDefence] = [MaskedDefence(cover, self._rule(name, margin), name) for name, cover in named]
         return made if self.defence is None else [*made, load_defence(self.defence, margin)]
+
+    def _rules(self, margin: Margin) -> Sequence[Rule | EvidenceRule]:
+        """One rule per name."""
+        return self._local_rules(margin) if self.local else [self._rule(name, margin) for name in self.rules]
 
     def _local_rules(self, margin: Margin) -> list[EvidenceRule]:
         self._check_local()

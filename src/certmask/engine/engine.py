@@ -108,6 +108,11 @@ class Engine:
         together: int = 2,
         progress: Callable[[int], None] | None = None,
     ) -> None:
+        if classifier.piecewise and covers:
+            raise CertmaskError(
+                f"expected rules on local evidence for {classifier}, such as patchguard, clipped-bagnet, or undefended "
+                "beside them, got one on votes about masked pictures"
+            )
         self.classifier, self.progress = classifier, progress
         self.memory = _room_for_votes(classifier.device) if memory is None else memory
         self.fill: Colour = classifier.fill if fill is None else fill

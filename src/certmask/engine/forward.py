@@ -13,7 +13,7 @@ from certmask.certificate import NO_CLASS
 from certmask.classifier import Classifier, Colour, as_deployed, checked_images, compile_options, float32_mode
 from certmask.company import SAME, probes, rounding_of
 from certmask.covers import Cover
-from certmask.engine.fingerprint import Fingerprint
+from certmask.engine.fingerprint import Fingerprint, evidence_of
 from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import ChangedModelError, ClassifierError, VoteError, first_line
 from certmask.geometry import IntArray
@@ -87,6 +87,7 @@ class Forward:
         warnings.warn(f"too little memory: {self.classifier.name} goes on in batches of {self.batch}", stacklevel=2)
         if self.classifier.device.type == "cuda":
             torch.cuda.empty_cache()
+        self.classifier.check_batch(self.batch)
 
     def warm_up(self) -> None:
         """Compile, if that is wanted; a model that cannot be compiled runs as it is, and is recorded so."""
@@ -141,8 +142,25 @@ class Forward:
         slots = self.slots + np.array([0, 0, 1, 1])
         sets = np.array([[NONE], [self.masks.probe], [NONE], [self.masks.probe]])
         parts = np.split(np.arange(len(slots)), range(self.room, len(slots), self.room))
-        told = [self.classifier.summary(self._filled(slots[n], sets[n])[0][: len(n)]) for n in parts]
-        return Fingerprint(torch.cat(told).cpu())
+        numbers = torch.cat([self._filled(slots[n], sets[n])[0][: len(n)] for n in parts])
+        votes = self.classifier.summary(numbers).cpu()
+        if not self.classifier.piecewise:
+            return Fingerprint(votes)
+        return Fingerprint(votes, evidence_of(numbers.cpu(), self.classifier.sums(numbers).cpu()))
+
+    def strayed(self, images: Sequence[Tensor]) -> float:
+        """The most by which sums of local evidence move that boxes in these images do not touch; 0 without any."""
+        if not (self.classifier.piecewise and images):
+            return 0.0
+        return self.classifier.strayed(torch.stack([image.cpu() for image in images]), self.bare)
+
+    def bare(self, images: Tensor) -> Tensor:
+        """What passes give of images without masks, ``[n, width]``; they take the place of those in work."""
+        told = []
+        for part in torch.split(images, self.room):
+            self.put(np.arange(len(part)), list(part))
+            told.append(self(np.arange(len(part)), np.full((len(part), 1), NONE))[0][: len(part)])
+        return torch.cat(told)
 
     @torch.inference_mode()
     def __call__(self, slots: IntArray, sets: IntArray) -> tuple[Tensor, Tensor]:

@@ -13,12 +13,16 @@ from certmask.engine.forward import Forward
 from certmask.passes import NONE
 from certmask.votes import Margin, lead_changes
 
+BOXED = 4
+"""Photos into which boxes are put, to see whether cells that do not touch them stay as they are."""
+
 
 def measured_margin(engine: Engine, images: Sequence[Tensor], seed: int = 0) -> Margin:
     """The most by which a lead changes when the same masked image travels in another place or another batch shape.
 
     A verdict that leads by more than this keeps its winner under any change of that size. With the engine's fixed
-    batch shape the change is normally zero.
+    batch shape the change is normally zero. On top of it comes what kernels let boxes outside of the fields of cells do
+    to local evidence.
     """
     with engine.alone():
         return _measured(engine.forward, images, seed)
@@ -39,7 +43,8 @@ def _measured(forward: Forward, images: Sequence[Tensor], seed: int) -> Margin:
     parts = [slice(start, start + half) for start in range(0, forward.batch - half + 1, half)]
     others = torch.cat([forward.unpadded(slots[part], pairs[part])[0] for part in parts])
     changes = _changes(forward, shipped, moved[back]), _changes(forward, shipped[: len(others)], others)
-    return Margin(*map(max, *changes))
+    most = Margin(*map(max, *changes))
+    return most._replace(evidence=most.evidence + forward.strayed(images[:BOXED]))
 
 
 def _changes(forward: Forward, numbers: Tensor, others: Tensor) -> Margin:

@@ -18,6 +18,8 @@ from certmask.errors import ClassifierError, GeometryError, first_line
 from certmask.threat import Size
 
 BoolArray = npt.NDArray[np.bool_]
+MOST_PIXELS = 2**14
+"""No picture is larger along an axis: what a file says of larger ones is not believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,12 @@ class Field:
 
 
 def field_from(described: Mapping[str, Any]) -> Field:
-    """The field that ``Field.describe`` described."""
+    """The field that ``Field.describe`` described; an error if no picture or map is that large."""
+    if not 0 < described["extent"] <= MOST_PIXELS or len(described["sees"]) > MOST_PIXELS:
+        raise GeometryError(
+            f"expected at most {MOST_PIXELS} pixels and cells along an axis, got {described['extent']} pixels and "
+            f"{len(described['sees'])} cells"
+        )
     sees = np.zeros((len(described["sees"]), described["extent"]), dtype=bool)
     for cell, runs in zip(sees, described["sees"], strict=True):
         for low, high in runs:
@@ -110,7 +117,17 @@ def receptive_field(network: nn.Module, image: Size, channels: int = 3) -> tuple
     A cell sees no pixel outside its rows and columns, whatever the weights; a layer whose reach is not known is an
     error. Branches that are long in different directions may together see less than all of these rows × columns.
     """
-    program = _traced(network, torch.zeros(1, channels, *image))
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+    return field_of_batch(network, torch.zeros(2, channels, *image, device=device))
+
+
+def field_of_batch(network: nn.Module, pictures: Tensor) -> tuple[Field, Field]:
+    """The same as the network runs on such a batch: its shape, type and layout, in inference mode or not.
+
+    What a network does only in other batches is not looked at. That a cell sees another picture is an error.
+    """
+    image = (pictures.shape[2], pictures.shape[3])
+    program = _traced(network, pictures)
     fields = (Field.regular(image[0], 1, 1, 0, image[0]), Field.regular(image[1], 1, 1, 0, image[1]))
     maps: dict[fx.Node, _Map] = {}
     for node in program.graph.nodes:
@@ -125,15 +142,14 @@ def receptive_field(network: nn.Module, image: Size, channels: int = 3) -> tuple
     return found[0].fields
 
 
-def _traced(network: nn.Module, picture: Tensor) -> torch.export.ExportedProgram:
-    """The network's operations on tensors, none of them in place, as they are for pictures of this shape."""
+def _traced(network: nn.Module, pictures: Tensor) -> torch.export.ExportedProgram:
+    """The network's operations on tensors, none of them in place, as they are for such pictures; none is computed."""
     if any(module.training for module in network.modules()):
         raise ClassifierError("expected a network in eval mode, got one in training mode")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.inference_mode(pictures.is_inference()):
             warnings.simplefilter("ignore")
-            picture = picture.to(next((parameter.device for parameter in network.parameters()), "cpu"))
-            program = torch.export.export(network, (picture,))
+            program = torch.export.export(network, (pictures,))
             for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.dropout.default):
                 # in eval mode it gives the tensor it got, which may be written to under either name
                 node.replace_all_uses_with(node.args[0], lambda user: user.op != "output")
@@ -297,7 +313,12 @@ def _same(_: fx.Node, found: _Map) -> _Map:
 
 
 def _pointwise(node: fx.Node, maps: Mapping[fx.Node, _Map]) -> _Map:
-    """Cell by cell: of maps with as many rows and columns, and constants."""
+    """Cell by cell: of maps with as many rows and columns, and constants; nothing is divided by a map.
+
+    An attacker would choose where that gives no number, and kernels have been seen to carry this beyond their reach.
+    """
+    if node.target is torch.ops.aten.div.Tensor and node.args[1] in maps:
+        raise _UnknownReachError
     sources = [source for source in node.all_input_nodes if source in maps]
     shape, found = _shape(node), reduce(_Map.joined, (maps[source] for source in sources))
     of_cells = {tuple(_shape(source)[dim] for dim in (0, *found.dims)) for source in sources}
@@ -317,19 +338,7 @@ _POINTWISE = frozenset(
     f"{name}.{kind}"
     for kind, names in {
         "default": (
-            *(
-                "abs",
-                "alias",
-                "clamp",
-                "clamp_min",
-                "clone",
-                "contiguous",
-                "detach",
-                "elu",
-                "exp",
-                "gelu",
-                "hardsigmoid",
-            ),
+            *("abs", "alias", "clamp", "clamp_min", "clone", "contiguous", "detach", "elu", "gelu", "hardsigmoid"),
             *("hardswish", "hardtanh", "leaky_relu", "maximum", "minimum", "mish", "neg", "relu", "relu6", "sigmoid"),
             *("silu", "softplus", "tanh"),
         ),

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import Classifier, architecture_digest, weights_digest
+from certmask.classifier import Classifier, architecture_digest, as_deployed, weights_digest
+from certmask.company import ROUNDING
 from certmask.errors import ClassifierError
-from certmask.evidence.field import Field, receptive_field
-from certmask.evidence.maps import LARGEST
-from certmask.threat import Size, checked_size
+from certmask.evidence.field import Field, field_of_batch
+from certmask.evidence.maps import LARGEST, touched
+from certmask.threat import Size
 from certmask.views import PLAIN, checked_views
+
+SUMS = 4
+"""How many signed sums of the evidence of all cells a fingerprint holds."""
 
 
 class LocalLogits(nn.Module):
@@ -33,22 +38,29 @@ class LocalLogits(nn.Module):
 class LocalClassifier(Classifier):
     """Maps images to the local logits of a network, flattened ``[n, rows · columns · classes]``, within ±4096.
 
-    No cell's logits depend on a pixel outside its field, computed from the network's layers; where they are no numbers
-    they say the least about every class. As a plain classifier it gives the softmax of their mean.
+    No cell's logits depend on a pixel outside its field, computed from the network's layers as they run: in its batch,
+    precision and layout. Where logits are no numbers they say the least about every class. As a plain classifier it
+    gives the softmax of their mean.
 
     model: a network with a method ``local``, such as BagNet, or one that gives maps ``[n, classes, rows, columns]``
     size: height and width of the input, or one number for a square
-    Everything else goes to ``Classifier``.
+    Everything else goes to ``Classifier``; but the precision ``auto`` is fp32, as kernels of fewer bits have been seen
+    to carry what is no number into cells that their layer does not reach.
     """
+
+    piecewise = True
 
     def __init__(self, model: nn.Module | Callable[[Tensor], Tensor], size: Size | int = 224, **options: Any) -> None:
         if not isinstance(model, nn.Module):
             raise ClassifierError(f"expected a network whose receptive field can be computed, got {model!r}")
         if checked_views(options.get("views", PLAIN)) != PLAIN:
             raise ClassifierError(f"expected one plain view with local evidence, got {', '.join(options['views'])}")
-        network = LocalLogits(model)
-        self.fields: tuple[Field, Field] = receptive_field(copy.deepcopy(network).eval(), checked_size(size, "image"))
-        super().__init__(network, size, **{"name": type(model).__name__, **options})
+        if options.get("backend", "torch") != "torch":
+            raise ClassifierError(f"expected the backend torch, whose layers can be followed, got {options['backend']}")
+        self.fields: tuple[Field, Field]
+        precision = "fp32" if options.get("precision", "auto") == "auto" else options["precision"]
+        told = {"name": type(model).__name__, **options, "precision": precision}
+        super().__init__(LocalLogits(model), size, **told)
         self.weights, self.architecture = weights_digest(model), architecture_digest(model)
 
     @property
@@ -60,9 +72,24 @@ class LocalClassifier(Classifier):
     def width(self) -> int:
         return self.cells[0] * self.cells[1] * self.classes
 
+    def fields_in(self, batch: int) -> tuple[Field, Field]:
+        """What the cells of the network see as it runs in batches of this shape."""
+        with torch.inference_mode(), as_deployed(self.device):
+            black = self._arranged(torch.zeros(batch, 3, *self.size, device=self.device), self.precision)
+            return field_of_batch(cast(nn.Module, copy.deepcopy(self.model)), black)
+
+    def check_batch(self, batch: int) -> None:
+        for own, other in zip(self.fields, self.fields_in(batch), strict=True):
+            if own.describe() != other.describe():
+                raise ClassifierError(
+                    f"expected cells of {self.name} that see the same pixels in every batch, got others in one of "
+                    f"{batch}"
+                )
+
     @torch.inference_mode()
     def _count_classes(self) -> int:
         """From a batch of black pictures."""
+        self.fields = self.fields_in(self.batch)
         maps = self.logits(torch.zeros(self.batch, 3, *self.size, device=self.device))
         if maps.ndim != 4 or maps.shape[0] != self.batch or maps.shape[1] < 2 or tuple(maps.shape[2:]) != self.cells:
             raise ClassifierError(
@@ -92,5 +119,44 @@ class LocalClassifier(Classifier):
         change = (self.maps(numbers).double() - self.maps(others)).abs().sum(dim=(1, 2))
         return 2 * float(change.amax()) if change.numel() else 0.0
 
+    def sums(self, numbers: Tensor) -> Tensor:
+        """Of all cells, and of cells with random signs, the same ones everywhere: exact, as votes are whole units."""
+        signs = torch.randint(0, 2, (SUMS, *self.cells), generator=torch.Generator().manual_seed(0)) * 2 - 1
+        signs[0] = 1
+        return torch.einsum("nrkc,srk->nsc", self.maps(numbers).double(), signs.to(numbers.device).double())
+
+    def strayed(self, pictures: Tensor, look: Callable[[Tensor], Tensor]) -> float:
+        beside, boxed, places = _boxes(pictures)
+        clean, told = look(pictures)[beside], look(boxed)
+        rows, columns = touched(tuple(side // 4 or 1 for side in self.size), self.fields)  # type: ignore[arg-type]
+        inside = torch.from_numpy(np.stack([np.outer(rows[top], columns[left]) for top, left in places]))
+        numbers = inside.flatten(1).repeat_interleave(self.classes, dim=1).to(clean.device)
+        seen = torch.where(numbers, clean, told)
+        scale, change = float(clean.abs().amax()), float((seen - clean).abs().amax())
+        if not change <= ROUNDING[self.precision] * scale:
+            raise ClassifierError(
+                f"expected cells that see no more than their field, got a logit of {self.name} that a box outside of "
+                f"it changed by {change:.2g}"
+            )
+        return self.moved(seen, clean)
+
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "cells": list(self.cells)}
+
+
+def _boxes(pictures: Tensor) -> tuple[Tensor, Tensor, list[Size]]:
+    """Each picture with boxes of noise, black and white, a quarter of its sides long, at two places each.
+
+    The numbers of the pictures, what they become, and the places.
+    """
+    chance = torch.Generator().manual_seed(0)
+    height, width = (side // 4 or 1 for side in pictures.shape[2:])
+    beside = torch.arange(len(pictures)).repeat_interleave(6)
+    tops, lefts = (torch.randint(0, side - own + 1, (len(beside),), generator=chance).tolist()
+                   for side, own in zip(pictures.shape[2:], (height, width), strict=True))  # fmt: skip
+    noise = torch.randint(0, 2, (3, height, width), generator=chance).to(pictures)
+    boxed = pictures[beside]
+    for number, (top, left) in enumerate(zip(tops, lefts, strict=True)):
+        content = (noise, 0.0, 1.0)[number % 3]
+        boxed[number, :, top : top + height, left : left + width] = content
+    return beside, boxed, list(zip(tops, lefts, strict=True))

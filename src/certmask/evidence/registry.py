@@ -30,10 +30,14 @@ class ListedLocal:
         found: type[EvidenceRule] = getattr(import_module(f"certmask.evidence.{self.file}"), self.name)
         return found
 
+    @property
+    def wants(self) -> Mapping[str, inspect.Parameter]:
+        """What the rule can be told."""
+        return inspect.signature(self.rule).parameters
+
     def made(self, patch: Patch, margin: float | None = None, **wishes: Any) -> EvidenceRule:
         """The rule against a patch, told what it wants to know of the wishes; the margin is of sums of local logits."""
-        wants = inspect.signature(self.rule).parameters
-        known = {key: value for key, value in wishes.items() if key in wants}
+        known = {key: value for key, value in wishes.items() if key in self.wants}
         return self.rule(patch, **known) if margin is None else self.rule(patch, **known, margin=margin)
 
 

@@ -40,7 +40,7 @@ class RobustMasking(EvidenceRule):
         except ValueError:
             self.threshold = Fraction(-1)
         if not 0 <= self.threshold < 1 or self.threshold.denominator > 1000:
-            raise CertmaskError(f"expected a threshold from 0 to below 1, in thousandths, got {threshold!r}")
+            raise CertmaskError(f"expected a share of evidence from 0 to below 1, in thousandths, got {threshold!r}")
 
     def local(self, logits: Tensor) -> Tensor:
         return logits.double().clamp(0, LARGEST)

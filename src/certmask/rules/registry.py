@@ -42,10 +42,14 @@ class Listed:
         found: type[Rule] = getattr(import_module(f"certmask.rules.{self.file}"), self.name)
         return found
 
+    @property
+    def wants(self) -> frozenset[str]:
+        """What the rule can be told, beside what it is told here."""
+        return frozenset(inspect.signature(self.rule).parameters) - set(self.told)
+
     def made(self, margin: Margin | None = None, **wishes: Any) -> Rule:
         """The rule, told what it wants to know of the wishes and nothing else, with the margin in its own unit."""
-        wants = inspect.signature(self.rule).parameters
-        known = {**{key: value for key, value in wishes.items() if key in wants}, **self.told}
+        known = {**{key: value for key, value in wishes.items() if key in self.wants}, **self.told}
         rule = self.rule(**known)
         return rule if margin is None else self.rule(**known, margin=getattr(margin, rule.unit))
 

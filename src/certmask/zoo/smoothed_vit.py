@@ -62,8 +62,8 @@ class SmoothedViT(nn.Module):
         return logits
 
     def _shown(self, hidden: Tensor) -> Tensor:
-        """The tokens ``[n, tokens]`` of which some pixel is seen."""
-        seen = (~hidden[:, :1]).float()
+        """The tokens ``[n, tokens]`` of which some pixel is seen, in any channel."""
+        seen = (~hidden.all(dim=1, keepdim=True)).float()
         return functional.max_pool2d(seen, self.patch_embed.patch_size).flatten(1) > 0
 
     def _logits(self, tokens: Tensor, shown: Tensor) -> Tensor:
