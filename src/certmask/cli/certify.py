@@ -28,6 +28,7 @@ from certmask.cli.options import (
     PrecisionOption,
     RuleOption,
     ShareOption,
+    SlopeOption,
     StrideOption,
     ThetaOption,
     ThresholdOption,
@@ -67,6 +68,7 @@ def certify(
     stride: StrideOption = None,
     theta: ThetaOption = None,
     share: ShareOption = None,
+    slope: SlopeOption = None,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -97,7 +99,7 @@ def certify(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta, share,
+        stride, theta, share, slope,
     )  # fmt: skip
     choices.check()
     check_continued(out)

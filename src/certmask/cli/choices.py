@@ -56,7 +56,7 @@ OF_BANDS = ("band", "stride", "theta", "share")
 """Options that only rules of bands take."""
 
 TAKEN_BY = {"last_resort": "zoom", "theta": "smoothing", "share": "patchguard-smoothing", "threshold": "hicert",
-            "pairs": "zoom", "aggregate": "zoom"}  # fmt: skip
+            "pairs": "zoom", "aggregate": "zoom", "slope": "clipped-bagnet"}  # fmt: skip
 """Options that only rules take which have such a parameter, and one of these."""
 
 
@@ -91,6 +91,7 @@ class Choices:
     stride: int | None = None
     theta: float | None = None
     share: float | None = None
+    slope: float | None = None
 
     @cached_property
     def card(self) -> Card:
@@ -145,8 +146,10 @@ class Choices:
         if given:
             option = given[0].replace("_", "-")
             raise UsageError(f"expected no masks beside rules on local evidence, got --{option}")
-        if self.share is not None and not any("threshold" in listed_local(name).wants for name in self.rules):
-            raise UsageError("expected --share beside a rule that takes it, such as patchguard, got none")
+        for option, parameter, rule in (("share", "threshold", "patchguard"), ("slope", "slope", "clipped-bagnet")):
+            taken = any(parameter in listed_local(name).wants for name in self.rules)
+            if getattr(self, option) is not None and not taken:
+                raise UsageError(f"expected --{option} beside a rule that takes it, such as {rule}, got none")
         if self.views != "plain":
             raise UsageError(f"expected plain views with rules on local evidence, got {self.views}")
         if self.backend not in ("auto", "torch"):
@@ -279,7 +282,8 @@ class Choices:
     def _local_rules(self, margin: Margin) -> list[EvidenceRule]:
         self._check_local()
         patch = make_patch(self.patch, self.card.size)
-        wishes = {} if self.share is None else {"threshold": self.share}
+        given = {"threshold": self.share, "slope": self.slope}
+        wishes = {key: value for key, value in given.items() if value is not None}
         rows = map(listed_local, self.rules)
         sure = ((row, None if row.rule.guarantee is Guarantee.NONE else margin.evidence) for row in rows)
         return [row.made(patch, own, **wishes) for row, own in sure]

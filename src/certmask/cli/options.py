@@ -151,6 +151,10 @@ ShareOption = Annotated[
     float | None,
     typer.Option("--share", help="Share of its evidence above which a class loses its strongest window; default: 0."),
 ]
+SlopeOption = Annotated[
+    float | None,
+    typer.Option("--slope", help="How steeply clipped-bagnet squashes local logits; default: 0.05, as published."),
+]
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
 ]

@@ -33,6 +33,7 @@ from certmask.cli.options import (
     PooledOption,
     PrecisionOption,
     ShareOption,
+    SlopeOption,
     StrideOption,
     ThetaOption,
     ThresholdOption,
@@ -76,6 +77,7 @@ def predict(
     stride: StrideOption = None,
     theta: ThetaOption = None,
     share: ShareOption = None,
+    slope: SlopeOption = None,
     margin: MarginOption = "auto",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -100,7 +102,7 @@ def predict(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta, share,
+        stride, theta, share, slope,
     )  # fmt: skip
     choices.check()
     if draw and choices.local:
