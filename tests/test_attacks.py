@@ -60,7 +60,16 @@ from certmask.defences import LocalDefence, MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
 from certmask.evidence import LocalClassifier, RobustMasking
-from certmask.rules import RULES, JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Rule
+from certmask.rules import (
+    RULES,
+    JuryDetection,
+    JuryHiCert,
+    JuryRecovery,
+    MinorityReports,
+    PatchCleanser,
+    Published,
+    Rule,
+)
 from certmask.threat import Patch
 
 PATCH = Patch(7, 7)
@@ -522,6 +531,8 @@ def test_logits_that_settle_nothing(logits: list[float], threshold: float) -> No
     assert (settling_logits(odds, ZOOM)[:, 0] == np.float32(threshold)).all()
     assert (settling_logits(odds, ZOOM)[:, -1] == 0).all()
     assert not settling_logits(PatchCleanser(), ZOOM).any()
+    last = settling_logits(JuryHiCert(threshold=0.5), ZOOM)[0, -1]
+    assert 1 / (1 + np.exp(-last)) - 1 / (1 + np.exp(last)) == pytest.approx(0.5, abs=1e-6)
 
 
 @pytest.mark.parametrize("goal", [SETTLE, DOUBT_FIRST, LAST_RESORT], ids=lambda goal: goal.name)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from certmask.covers import Cover
 from certmask.geometry import IntArray
-from certmask.rules import Rule
+from certmask.rules import JuryHiCert, Rule
 from certmask.rules.jury import JuryRule, bars_of
 
 SURE = 1 - 1e-6
@@ -36,10 +36,11 @@ def settling_logits(rule: Rule, cover: Cover) -> npt.NDArray[np.float32]:
     """By how many logits a class must lead under each mask to settle a claim, and a duel, at least: ``[2, masks]``.
 
     A vote whose first class leads the second by no more leaves its question to a finer level; at the last one any lead
-    will do.
+    will do, but for a rule that has a threshold there, too.
     """
+    last = rule.last if isinstance(rule, JuryHiCert) else 0.0
     logits = float if rule.unit == "logarithm" else lambda bar: 2 * atanh(min(bar, SURE))
-    bars = np.array([[*map(logits, own), 0.0] for own in thresholds_of(rule, cover)], dtype=np.float32)
+    bars = np.array([[*map(logits, (*own, last))] for own in thresholds_of(rule, cover)], dtype=np.float32)
     return bars[:, np.minimum(levels_of(cover), bars.shape[1] - 1)]
 
 
