@@ -103,7 +103,7 @@ def trained_on(card: Card) -> str:
 
 
 def others_in(folder: Path) -> list[Path]:
-    """The cards of networks of bands or cells in ``folder`` or among the models; what begins with another comes last."""
+    """The cards of networks of bands or cells in ``folder`` or among models; what begins with another comes last."""
     paths = sorted((*folder.glob("*.json"), *(folder.parent / "models").glob("*.json")))
     found = {path: card for path in paths if network_of(card := read_card(path)).kind != MASKS}
     if not found:
