@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import experiment_tables as tables
+import other_methods
 import runs
 import sabotage
 import speed
@@ -36,7 +37,10 @@ KINDS: dict[str, Callable[[Path], str]] = {
     **{kind: partial(speed.speed_table, kind) for kind in speed.TABLES},
     "run": lambda path: markdown_grid(brief_table("", COLUMNS, figures(read_run(path)))),
     "cards": runs.cards_table,
-    "other-cards": runs.other_cards_table,
+    "other-cards": other_methods.recipes_table,
+    "other-trainings": other_methods.train_commands,
+    "other-methods": other_methods.other_methods,
+    "other-attacks": other_methods.attacks_table,
     "cutout": runs.cutout_table,
     "attack": runs.attack_tables,
     "zoom": zoom.recovery_table,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
+from other_methods import others
 from speed import speed
 from zoom import zoom
 
@@ -147,5 +148,6 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "demo": (demo, "demo.jsonl"),
     "speed": (speed, "speed"),
     "zoom": (zoom, ""),
+    "others": (others, ""),
 }
 """Which function reads which file or folder under ``results``."""

@@ -28,12 +28,6 @@ from certmask.zoo.timm_import import import_timm
 
 CUTOUTS = ("none", "random", "greedy")
 PROVED = ("certified_detection_one_mask", "certified_recovery_two_masks")
-OTHERS = {
-    "certified_recovery_smoothing": "smoothing",
-    "certified_recovery_patchguard": "PatchGuard",
-    "certified_recovery_clipped_bagnet": "Clipped BagNet",
-}
-"""What cards of networks for bands and for cells have in the place of figures of masks."""
 STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
 
 
@@ -156,25 +150,6 @@ def cards_table(folder: Path) -> str:
             )
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
     return lined(f"{headings}certified recovery, two masks | precision", rows)
-
-
-def other_cards_table(folder: Path) -> str:
-    """One row per model for bands or cells whose name begins with the last part of the path."""
-    rows = []
-    for path, card in _cards(folder):
-        metrics, recipe = card["metrics"], card["recipe"]
-        if not OTHERS.keys() & metrics.keys():
-            continue
-        shown = f"bands of {recipe['band']} px" if recipe.get("band") else f"{recipe.get('loss', 'plain')} loss"
-        rows.append(
-            f"[{card['architecture']}](../results/models/{path.name}) | {shown} | {_start(card)} | "
-            f"{recipe['epochs']} | {'×'.join(map(str, metrics['patch']))} | {metrics['images']:,} | "
-            f"{_counted(metrics, 'clean_accuracy', *OTHERS)} | {metrics['precision']}"
-        )
-    if not rows:
-        raise ResultsError(f"expected cards of networks for bands or cells in {folder}-*.json, got none")
-    headings = "model | trained on | start | epochs | patch | photos | clean | "
-    return lined(f"{headings}{' | '.join(OTHERS.values())} | precision", rows, words=3)
 
 
 def _looks(defence: dict[str, Any]) -> Any:
