@@ -21,6 +21,7 @@ class SixChannels(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.num_classes = getattr(network, "num_classes", None)
 
     def forward(self, images: Tensor) -> Tensor:
         """``[n, 3, height, width]`` in [0, 1], below 0 where hidden, to what the network makes of six channels."""
