@@ -258,6 +258,7 @@ def test_sizes_that_are_asked_for() -> None:
     ]
     assert shared_patch((41, 44), (224, 224)) == Patch(44, 44)
     assert shared_patch((1, 223), (224, 223)) == Patch(4, 223)
+    assert shared_patch((5, 7), (32, 448)) == Patch(5, 8)
     with pytest.raises(DataError, match="got 41×2"):
         largest_reach(Stored(40, 50), Framing(), (224, 224), (41, 2))
     with pytest.raises(DataError, match="inside the photo 50×40"):

@@ -20,8 +20,8 @@ from certmask.threat import Box, Patch, Size
 SUPPORTS = {"bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}
 """How far from its centre a pixel reads where a photo is enlarged, in pixels of the photo; nearest reads one pixel."""
 
-SHARED = 4
-"""Sides of patches are rounded up to multiples of this, so that photos of many sizes share a few covers."""
+CLASSES = 56
+"""Sides of patches are rounded up to multiples of so small a part of the input's side (4 on 224), to share covers."""
 
 TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations in which rows of the file are columns of the upright photo."""
@@ -114,8 +114,9 @@ def largest_reach(photo: Stored, framing: Framing, image: Size, patch: Size) -> 
 
 
 def shared_patch(reach: Size, image: Size) -> Patch:
-    """A patch that holds what is reached, with sides of whole multiples of four pixels, or as long as the input's."""
-    height, width = (min(-(-side // SHARED) * SHARED, most) for side, most in zip(reach, image, strict=True))
+    """A patch that holds what is reached, one of a few sizes, so that photos of many sizes share covers."""
+    steps = [max(most // CLASSES, 1) for most in image]
+    height, width = (min(-(-side // s) * s, most) for side, s, most in zip(reach, steps, image, strict=True))
     return Patch(height, width)
 
 
