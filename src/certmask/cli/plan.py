@@ -1,4 +1,4 @@
-"""``certmask plan``: integers only, no model and no torch."""
+"""``certmask plan``: integers only, no model and no torch unless it is about a photo."""
 
 from __future__ import annotations
 
