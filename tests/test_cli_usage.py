@@ -68,9 +68,13 @@ WRONG = {
     "plan": ("--image 0", "--image x", "--patch 0", "--patch 300", "--mask 400", "--mask 224", "--fold 9x",
              "--tiling zzz", "--budget 0", "--budget 1", "--levels x", "--levels 2 --mask 64", "--align 0",
              "--tiling zoom --fold 2", "--tiling bands --mask 64", "--tiling blocks --fold 2",
-             "--draw plan.nonsense", "surplus"),
+             "--draw plan.nonsense", "surplus", "--patch-in-photo 9", "--photo {photo}", "--before-jpeg",
+             "--model {model}", "--photo {photo} --patch-in-photo 9 --image 32",
+             "--photo {photo} --patch-in-photo 9 --patch 5"),
     "predict {photo} --model {model}": (
         *SEEN, "--rule jury-recovery --rule patchcleanser", "--rule zoom --defence {tuned}", "--draw votes.nonsense",
+        "--patch-in-photo 4 --patch 5", "--patch-in-photo 0%", "--patch-in-photo 101%", "--patch-in-photo x",
+        "--patch-in-photo 4 --defence {tuned}", "--before-jpeg",
     ),
     "certify {data} --model {model} --out run.jsonl": (
         *SEEN, "--images 0", "--rule published --rule published", "--rule zoom --defence {named}",

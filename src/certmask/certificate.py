@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from certmask.errors import CertmaskError
-from certmask.threat import Size, threat_from
+from certmask.threat import Box, Size, threat_from
 
 NO_CLASS = -1
 """What a vote names that gave no numbers, and what is answered about a picture all of whose votes gave none."""
@@ -88,10 +88,6 @@ class Decision:
     basis: str = field(default="", compare=False)
 
 
-Box = tuple[int, int, int, int]
-"""Rows and columns, half-open: ``(top, bottom, left, right)``."""
-
-
 @dataclass(frozen=True)
 class Place:
     """One place where a patch may be: what is claimed by the votes that hide it there.
@@ -143,7 +139,10 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        threat = threat_from(self.threat).on(self.image)
+        return self.against(threat_from(self.threat).on(self.image))
+
+    def against(self, threat: str) -> str:
+        """The finding in words about the threat, or about one that it contains."""
         if not self.holds:
             return f"not certified against {threat}"
         if self.guarantee is Guarantee.PUBLISHED:

@@ -12,6 +12,9 @@ from certmask.errors import GeometryError
 Size = tuple[int, int]
 """Height and width in pixels."""
 
+Box = tuple[int, int, int, int]
+"""Rows and columns, half-open: ``(top, bottom, left, right)``."""
+
 
 def checked_size(size: Size | int, what: str) -> Size:
     """Return ``(height, width)``; one number stands for a square."""

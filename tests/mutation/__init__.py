@@ -4,10 +4,11 @@ from mutation.evidence import EVIDENCE
 from mutation.fault import Fault
 from mutation.geometry import GEOMETRY
 from mutation.painting import BATCHES, PAINTING
+from mutation.reach import REACH
 from mutation.records import RECORDS
 from mutation.rules import VOTING
 from mutation.runs import RUNS
 
-FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *EVIDENCE, *BATCHES, *RECORDS, *RUNS)
+FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *EVIDENCE, *BATCHES, *RECORDS, *RUNS, *REACH)
 
 __all__ = ["FAULTS", "Fault"]

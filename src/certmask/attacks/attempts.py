@@ -11,13 +11,13 @@ import numpy as np
 
 from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, Juries, goals_against
-from certmask.certificate import Box
 from certmask.data.dataset import evenly_spaced
 from certmask.defences import RuledDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
 from certmask.results.file import Row
+from certmask.threat import Box
 
 RANKS = 3
 """Restarts of one place go for the best, second-best and third-best wrong class in turn."""

@@ -22,11 +22,22 @@ def _offered(*words: str) -> Callable[[str], list[str]]:
 RULES = _offered(*(row.option for row in (*REGISTER, *LOCAL_REGISTER)))
 
 ImageOption = Annotated[
-    str, typer.Option("--image", help="Size of the model's input, e.g. 224 or 224x320 (height x width).")
+    str | None,
+    typer.Option("--image", help="Size of the model's input, e.g. 224x320 (height x width); default: 224."),
 ]
 PatchOption = Annotated[
     str | None,
     typer.Option("--patch", help="Largest patch, in pixels of the model's input; default: 1/7 of it (32 on 224)."),
+]
+PatchInPhotoOption = Annotated[
+    str | None,
+    typer.Option(
+        "--patch-in-photo",
+        help="Largest patch in the stored photo, in its pixels (60, 60x40) or in percent of its shorter side (5%).",
+    ),
+]
+BeforeJpegOption = Annotated[
+    bool, typer.Option("--before-jpeg", help="The patch in the photo was there before the file was compressed.")
 ]
 MaskOption = Annotated[
     str | None,

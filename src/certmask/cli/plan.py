@@ -1,20 +1,23 @@
-"""``certmask plan``: integers only, no model and no torch."""
+"""``certmask plan``: integers only, no model and no torch unless it is about a photo."""
 
 from __future__ import annotations
 
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from certmask.cli.options import (
     AlignOption,
+    BeforeJpegOption,
     DrawOption,
     FoldOption,
     ImageOption,
     JsonOption,
     LevelsOption,
     MaskOption,
+    PatchInPhotoOption,
     PatchOption,
     TilingOption,
 )
@@ -23,13 +26,14 @@ from certmask.cli.usage import asked_rightly
 from certmask.errors import CoverError, UsageError
 
 if TYPE_CHECKING:
+    from certmask.cli.sticker import Sticker, Wanted
     from certmask.covers import Cover
     from certmask.covers.default import Wishes
     from certmask.threat import Patch, Size
 
 
 def plan(
-    image: ImageOption = "224",
+    image: ImageOption = None,
     patch: PatchOption = None,
     levels: LevelsOption = None,
     align: AlignOption = None,
@@ -39,14 +43,34 @@ def plan(
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Most passes that one recovery certificate may take.")
     ] = None,
+    patch_in_photo: PatchInPhotoOption = None,
+    before_jpeg: BeforeJpegOption = False,
+    photo: Annotated[
+        Path | None, typer.Option("--photo", help="The photo that --patch-in-photo is in, as --model takes it.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Whose input the photo becomes; default: efficientnet-lite0.")
+    ] = None,
     json: JsonOption = False,
     draw: DrawOption = None,
 ) -> None:
     """What a cover costs: zoom's levels; with --tiling, --mask or --fold one cover, beside the paper's count."""
     from certmask.cli.outputs import check_picture
+    from certmask.cli.sticker import wanted_patch
     from certmask.covers.default import Wishes
 
-    size = parse_size(image, "image")
+    size, sticker = parse_size(image or "224", "image"), None
+    wanted = wanted_patch(patch_in_photo, before_jpeg, patch)
+    if (wanted is None) != (photo is None):
+        raise UsageError("expected --photo and --patch-in-photo together, got one of them")
+    if wanted is None or photo is None:
+        if model:
+            raise UsageError("expected --model beside --photo, got it alone")
+    elif image:
+        raise UsageError("expected --model beside --photo, whose input is planned for, got --image")
+    else:
+        sticker = _sticker(wanted, photo, model or "efficientnet-lite0")
+        size, patch = sticker.image, sticker.typed
     wishes = Wishes(tiling, optional_size(mask, "mask"), optional_size(fold, "fold"), optional_levels(levels), align)
     threat = make_patch(patch, size)
     check_picture(draw)
@@ -59,7 +83,7 @@ def plan(
         check_mask(wishes.mask, size)
     with asked_rightly():
         covers = _zoom(size, threat, wishes, budget) if zoom else _single(size, threat, wishes, budget, json or draw)
-    _tell(covers, json)
+    _tell(covers, json, sticker)
     if draw:
         from rich.console import Console
 
@@ -68,6 +92,16 @@ def plan(
         (cover,) = covers
         draw_cover(cover, cover.levels or _other_sizes(cover), draw)
         Console(stderr=True).print(f"drawn in {draw}", markup=False, soft_wrap=True)
+
+
+def _sticker(wanted: Wanted, photo: Path, model: str) -> Sticker:
+    """The patch in a photo, as a model takes it."""
+    from certmask.data import read_photo
+    from certmask.zoo import card_of, framing_of
+
+    framing = framing_of(model)
+    framing.check(read_photo(photo), str(photo))
+    return wanted.on(photo, framing, card_of(model).size)
 
 
 def _zoom(size: Size, threat: Patch, wishes: Wishes, budget: int | None) -> list[Cover]:
@@ -106,16 +140,20 @@ def _single(size: Size, threat: Patch, wishes: Wishes, budget: int | None, one: 
     return [cover]
 
 
-def _tell(covers: list[Cover], json: bool) -> None:
-    """Print the figures of covers, in JSON those of the only one."""
+def _tell(covers: list[Cover], json: bool, sticker: Sticker | None) -> None:
+    """Print the figures of covers, in JSON those of the only one, and what they are made for in a photo."""
     from rich.console import Console
 
     from certmask.covers.costs import cover_figures, zoom_figures
 
     first = covers[0]
     if json:
-        Console().print_json(dumps(zoom_figures(first) if first.levels else cover_figures(first)))
-    elif first.levels:
+        figures = zoom_figures(first) if first.levels else cover_figures(first)
+        Console().print_json(dumps({**figures, **({"patch_in_photo": sticker.describe()} if sticker else {})}))
+        return
+    if sticker:
+        Console(highlight=False).print(str(sticker), markup=False, soft_wrap=True)
+    if first.levels:
         _print_levels(first)
     else:
         _print(covers, first.image, first.patch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from certmask.cli.options import (
     BackendOption,
     BandOption,
     BatchOption,
+    BeforeJpegOption,
     ClaimThresholdsOption,
     DefenceOption,
     DeviceOption,
@@ -29,6 +30,7 @@ from certmask.cli.options import (
     MaskOption,
     ModelOption,
     PairsOption,
+    PatchInPhotoOption,
     PatchOption,
     PooledOption,
     PrecisionOption,
@@ -47,7 +49,9 @@ from certmask.rules.registry import DEFAULT_PAIRS
 if TYPE_CHECKING:
     from PIL import Image
 
+    from certmask.classifier import Classifier
     from certmask.cli.choices import Choices
+    from certmask.cli.sticker import Sticker, Wanted
     from certmask.defences import Explanation, RuledDefence
 
 
@@ -56,6 +60,8 @@ def predict(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
+    patch_in_photo: PatchInPhotoOption = None,
+    before_jpeg: BeforeJpegOption = False,
     rule: Annotated[
         list[str] | None,
         typer.Option("--rule", help="One of the rules that `certify` knows; default: zoom.", autocompletion=RULES),
@@ -89,12 +95,16 @@ def predict(
 ) -> None:
     """Label each photo, say whether an alert is raised, and what is guaranteed.
 
+    With --patch-in-photo each photo has a defence of its own, against what such a patch reaches in the model's input.
+
     Exit code 3 if one raised an alert; 1 if one could not be read, which is told while the others are answered.
     """
     from certmask.cli.choices import Choices
     from certmask.cli.outputs import check_picture
+    from certmask.cli.sticker import wanted_patch
     from certmask.errors import UsageError
 
+    wanted = wanted_patch(patch_in_photo, before_jpeg, patch)
     rules = rule or (["zoom"] if defence is None else [])
     told = [*rules, *([str(defence)] if defence else [])]
     if len(told) > 1:
@@ -104,11 +114,14 @@ def predict(
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
         stride, theta, share, slope,
     )  # fmt: skip
-    choices.check()
+    if wanted and defence:
+        raise UsageError("expected --patch-in-photo or a defence that is made for its patch, got both")
+    if not wanted:
+        choices.check()
     if draw and choices.local:
         raise UsageError("expected a rule that looks through masks to draw, got one on local evidence")
     check_picture(draw)
-    inputs, failed = _read(photos, choices)
+    inputs, failed = _read(photos, choices, wanted)
     found = _explained(inputs, choices) if inputs else {}
     if json:
         records = [
@@ -119,11 +132,23 @@ def predict(
         _print([(photos[n], one) for n, one in found.items()])
     if draw:
         for n, one in found.items():
-            _draw(one, inputs[n], draw if len(photos) == 1 else draw.with_stem(f"{draw.stem}-{n + 1}"))
+            _draw(one, inputs[n].image, draw if len(photos) == 1 else draw.with_stem(f"{draw.stem}-{n + 1}"))
     if failed:
         raise typer.Exit(1)
     if any(one.explanation.alert for one in found.values()):
         raise typer.Exit(3)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A photo as the model sees it, and the patch in the stored one, where that was asked for."""
+
+    image: Image.Image
+    sticker: Sticker | None
+
+    def chosen(self, choices: Choices) -> Choices:
+        """What was chosen, against what the patch reaches."""
+        return replace(choices, patch=self.sticker.typed) if self.sticker else choices
 
 
 @dataclass(frozen=True)
@@ -133,6 +158,7 @@ class Found:
     explanation: Explanation
     defence: RuledDefence
     names: Sequence[str]
+    sticker: Sticker | None
 
     @property
     def name(self) -> str:
@@ -143,7 +169,13 @@ class Found:
     @property
     def sentence(self) -> str:
         """What is guaranteed about this photo with any patch put on it."""
-        return f"if this photo is clean and shows {self.name}: {self.explanation.certificate.sentence}"
+        return f"if this photo is clean and shows {self.name}: {self.finding}"
+
+    @property
+    def finding(self) -> str:
+        """The certificate in words, about the patch in the photo where that was asked for."""
+        certificate = self.explanation.certificate
+        return certificate.against(str(self.sticker)) if self.sticker else certificate.sentence
 
     @property
     def reasons(self) -> list[str]:
@@ -163,7 +195,7 @@ class Found:
         return [*told, f"{holds} with the patch's corner in {places}: a lead of {one.weakest.lead:.2g}{at}"]
 
 
-def _read(photos: Sequence[Path], choices: Choices) -> tuple[dict[int, Image.Image], dict[int, str]]:
+def _read(photos: Sequence[Path], choices: Choices, wanted: Wanted | None) -> tuple[dict[int, Shown], dict[int, str]]:
     """By number: the photos as the model sees them, and why others cannot be read, which is told at once."""
     from certmask.data import read_photo
     from certmask.errors import DataError
@@ -173,30 +205,45 @@ def _read(photos: Sequence[Path], choices: Choices) -> tuple[dict[int, Image.Ima
     inputs, failed = {}, {}
     for number, photo in enumerate(photos):
         try:
-            inputs[number] = framing(read_photo(photo), choices.card.size, str(photo))
+            image = framing(read_photo(photo), choices.card.size, str(photo))
+            inputs[number] = Shown(image, wanted.on(photo, framing, choices.card.size) if wanted else None)
         except DataError as error:
             failed[number] = str(error)
             typer.echo(f"error: {error}", err=True)
     return inputs, failed
 
 
-def _explained(inputs: Mapping[int, Image.Image], choices: Choices) -> dict[int, Found]:
-    """What the defence that was chosen says about each photo, and why."""
+def _explained(inputs: Mapping[int, Shown], choices: Choices) -> dict[int, Found]:
+    """What the defence that was chosen says about each photo, and why; photos with patches of one size share it."""
     from certmask.cli.console import waiting
+
+    own = {n: shown.chosen(choices) for n, shown in inputs.items()}
+    by_patch = {one.patch: one for one in own.values()}
+    for one in by_patch.values():
+        one.check()
+    found = dict[int, Found]()
+    with waiting("loading the model and looking through its masks"):
+        classifier = next(iter(own.values())).classifier()
+        for patch, one in by_patch.items():
+            shown = {n: inputs[n] for n in inputs if own[n].patch == patch}
+            found |= _answered(shown, one, classifier)
+    return {n: found[n] for n in inputs}
+
+
+def _answered(inputs: Mapping[int, Shown], choices: Choices, classifier: Classifier) -> dict[int, Found]:
+    """The same for photos that share a defence."""
     from certmask.data import to_tensor
     from certmask.defences import explain
     from certmask.engine import Engine
     from certmask.engine.margin import measured_margin
 
-    with waiting("loading the model and looking through its masks"):
-        classifier, fixed = choices.classifier(), choices.fixed_margin()
-        covers = choices.covers(classifier.grid)
-        engine = Engine(classifier, covers)
-        tensors = [to_tensor(image) for image in inputs.values()]
-        margin = measured_margin(engine, tensors[:8]) if fixed is None else fixed
-        (defence,) = choices.defences(covers, margin, classifier)
-        explanations = explain(engine, tensors, defence)
-    return {n: Found(one, defence, classifier.class_names) for n, one in zip(inputs, explanations, strict=True)}
+    covers, fixed = choices.covers(classifier.grid), choices.fixed_margin()
+    engine = Engine(classifier, covers)
+    tensors = [to_tensor(shown.image) for shown in inputs.values()]
+    margin = measured_margin(engine, tensors[:8]) if fixed is None else fixed
+    (defence,) = choices.defences(covers, margin, classifier)
+    explanations = zip(inputs.items(), explain(engine, tensors, defence), strict=True)
+    return {n: Found(one, defence, classifier.class_names, shown.sticker) for (n, shown), one in explanations}
 
 
 def _failure(photo: Path, reason: str) -> dict[str, Any]:
@@ -219,6 +266,7 @@ def _record(photo: Path, found: Found) -> dict[str, Any]:
         "passes": one.passes,
         "cover": found.defence.looks,
         "rule": found.defence.name,
+        **({"patch_in_photo": found.sticker.describe()} if found.sticker else {}),
     }
 
 
@@ -234,7 +282,7 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
         said = f"{escape(str(photo))}: [bold]{escape(found.name)}[/bold] ({one.label}), {alert}, {passes(one.passes)}"
         for line in (said, *(f"  {escape(told)}" for told in (found.sentence, *found.reasons))):
             out.print(line, soft_wrap=True)
-    for defence in {found.defence.name: found.defence for _, found in answers}.values():
+    for defence in {found.defence.looks: found.defence for _, found in answers}.values():
         if defence.guarantee is not Guarantee.NONE:
             out.print(f"by {defence.name}: {defence.looks}", soft_wrap=True)
 
@@ -244,7 +292,7 @@ def _draw(found: Found, image: Image.Image, path: Path) -> None:
     from certmask.report.map import Map, draw_map
 
     one = found.explanation
-    title = f"{found.name}{' — ALERT' if one.alert else ''}\n{one.certificate.sentence}"
+    title = f"{found.name}{' — ALERT' if one.alert else ''}\n{found.finding}"
     rule, holds = found.defence.rule, one.certificate.holds
     (cover,) = found.defence.covers
     shown = Map(cover, one.places, one.label, rule.unit, holds, one.weakest)

@@ -33,25 +33,29 @@ class Framing:
 
     def __call__(self, photo: Image.Image, size: Size, name: str = "a photo") -> Image.Image:
         """The part of the photo that the model sees, ``size`` as (height, width)."""
-        height, width = size
         self.check(photo, name)
-        resized = self._resized(photo, size)
-        photo = photo.resize(resized, RESAMPLINGS[self.resampling]) if resized != photo.size else photo
-        left, top = (photo.width - width) // 2, (photo.height - height) // 2
-        return photo.crop((left, top, left + width, top + height))
+        (height, width), (top, left) = self.cut((photo.height, photo.width), size)
+        if (width, height) != photo.size:
+            photo = photo.resize((width, height), RESAMPLINGS[self.resampling])
+        return photo.crop((left, top, left + size[1], top + size[0]))
+
+    def cut(self, photo: Size, size: Size) -> tuple[Size, Size]:
+        """How large a photo of this size is once it is resized, and the top left corner of what is then cut out."""
+        height, width = self._resized(photo, size)
+        return (height, width), ((height - size[0]) // 2, (width - size[1]) // 2)
 
     def check(self, photo: Image.Image, name: str) -> None:
         """An error for a photo of which next to nothing would be seen."""
         if max(photo.size) > 200 * min(photo.size):
             raise DataError(f"expected {name} less than 200 times as long as wide, got {photo.width}×{photo.height}")
 
-    def _resized(self, photo: Image.Image, size: Size) -> tuple[int, int]:
-        """Width and height before the cut."""
+    def _resized(self, photo: Size, size: Size) -> Size:
+        """Height and width before the cut."""
         height, width = size
         if self.squash:
-            return round(width / self.crop), round(height / self.crop)
-        scale = max(height / photo.height, width / photo.width) / self.crop
-        return max(width, round(photo.width * scale)), max(height, round(photo.height * scale))
+            return round(height / self.crop), round(width / self.crop)
+        scale = max(height / photo[0], width / photo[1]) / self.crop
+        return max(height, round(photo[0] * scale)), max(width, round(photo[1] * scale))
 
     def describe(self) -> dict[str, Any]:
         """As a results file records it."""
