@@ -22,7 +22,7 @@ torch.set_num_threads(1)
 QUICK = ("--batch", "4", "--precision", "fp32", "--device", "cpu")
 BAND = 4
 TOLD = ("DS", "DS, place by place", "DS, first classes, place by place", "PG-DS")
-LOCAL = ("undefended, all cells", "PG-BN", "CBN")
+LOCAL = ("undefended, all cells", "PG-BN", "CBN", "CBN, slope 0.1")
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +253,6 @@ def test_what_local_rules_cannot_be_asked(here: Path, tmp_path: Path) -> None:
     photo = Path("photos", "cup", "0.png")
     drawn = run(here, "predict", photo, "--rule", "patchguard", "--draw", tmp_path / "x.png", code=2).stderr
     assert "expected a rule that looks through masks to draw" in " ".join(drawn.split())
-    plain = run(here, "certify", "photos", "--rule", "patchguard", "--out", tmp_path / "x.jsonl", code=1, model="plain")
-    assert "expected layers whose reach is known" in " ".join(plain.stderr.split())
+    plain = run(here, "certify", "photos", "--rule", "patchguard", "--out", tmp_path / "x.jsonl", code=2, model="plain")
+    assert "expected a network with cells for" in " ".join(plain.stderr.split())
     assert not (tmp_path / "x.jsonl").exists()

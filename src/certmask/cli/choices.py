@@ -34,7 +34,7 @@ from certmask.deployed.tokens import on_tokens
 from certmask.errors import UsageError, any_of
 from certmask.evidence import EvidenceRule, LocalClassifier
 from certmask.evidence.registry import LOCAL_REGISTER, is_local, listed_local
-from certmask.rules import MinorityReports, Rule
+from certmask.rules import BandMasking, MinorityReports, Rule
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_named, listed
 from certmask.threat import Size
 from certmask.views import checked_views
@@ -125,7 +125,7 @@ class Choices:
             with asked_rightly():
                 defences = self.defences(covers, margin)
             for defence in defences:
-                check_margin(defence.rule)
+                check_margin(defence)
 
     @property
     def local(self) -> bool:
@@ -325,8 +325,14 @@ def photos_for(model: str, source: str) -> Dataset:
     return load_dataset(source, name_aliases(readable_names(card_of(model).classes)), framing_of(model))
 
 
-def check_margin(rule: Rule | EvidenceRule) -> None:
-    """An error if no lead can exceed a rule's margin."""
+def check_margin(defence: RuledDefence) -> None:
+    """An error if no lead can exceed the margin of a defence's rule."""
+    rule = defence.rule
+    if isinstance(rule, BandMasking) and not all(map(rule.provable, defence.covers)):
+        raise UsageError(
+            f"expected a margin that sums of sure votes exceed for {rule.name}, got {rule.margin:g}, which counts for "
+            "each of its bands: nothing could be proved"
+        )
     most = -math.log(UNIT) if rule.unit == "logarithm" else 1.0
     if isinstance(rule, MinorityReports):
         most -= rule.threshold

@@ -150,7 +150,7 @@ def _check_trials(campaign: Campaign, margin: Margin | None) -> None:
             with asked_rightly():
                 defences = trial.defences(margin)
             for defence in defences:
-                check_margin(defence.rule)
+                check_margin(defence)
 
 
 def _report(name: str, results: Path, out: Path, *, ran: bool = False) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover
-from certmask.errors import CertmaskError, CoverError
+from certmask.errors import CoverError
 from certmask.evidence import EvidenceMaps, Field, RobustMasking
 from certmask.evidence.maps import AT_ONCE, ONE
 from certmask.geometry import IntArray
@@ -50,14 +50,9 @@ class BandMasking(Rule):
                 f"expected more than {2 * touched} bands, as a patch touches {touched} and as many are masked, got "
                 f"{len(cover)}: nothing could be certified"
             )
-        if not self._provable(cover):
-            raise CertmaskError(
-                f"expected a margin that sums of sure votes exceed for {self.name}, got {self.margin:g}, which counts "
-                f"for each of {len(cover)} bands: nothing could be proved"
-            )
 
-    def _provable(self, cover: Cover) -> bool:
-        """Whether votes that are all sure of one class could prove it: no others lead by more."""
+    def provable(self, cover: Cover) -> bool:
+        """Whether votes that are all sure of one class prove it, with this margin: no others lead by more."""
         masking = self.masking(cover)
         sure = torch.tensor([1.0, 0.0]).expand(1, 1, len(cover), 2)
         return bool(masking.holds(masking.evidence(sure, fields_of(cover)), np.zeros(1, dtype=np.int64))[0])
