@@ -284,9 +284,7 @@ class Choices:
         patch = make_patch(self.patch, self.card.size)
         given = {"threshold": self.share, "slope": self.slope}
         wishes = {key: value for key, value in given.items() if value is not None}
-        rows = map(listed_local, self.rules)
-        sure = ((row, None if row.rule.guarantee is Guarantee.NONE else margin.evidence) for row in rows)
-        return [row.made(patch, own, **wishes) for row, own in sure]
+        return [row.made(patch, margin.evidence, **wishes) for row in map(listed_local, self.rules)]
 
     def _rule(self, name: str, margin: Margin) -> Rule:
         row = listed(name)

@@ -72,7 +72,7 @@ class LocalDefence(AnyDefence):
         if not isinstance(classifier, LocalClassifier):
             raise CertmaskError(f"expected a LocalClassifier for {self.rule.name}, got {classifier}")
         for own, other in zip(self.fields, classifier.fields, strict=True):
-            if own.describe() != other.describe():
+            if own is not other and own.describe() != other.describe():
                 raise CertmaskError(
                     f"expected the cells that {self.name or self.rule.name} was made for, got others from {classifier}"
                 )

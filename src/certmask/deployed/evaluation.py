@@ -161,7 +161,7 @@ def _local(
     classifier: Classifier, wanted: dict[str, AnyRule], patch: Patch | Size | int | None, margin: Margin
 ) -> list[AnyDefence]:
     """Rules on the local evidence of a classifier; those by name are against the patch, with the margin."""
-    against = default_patch(classifier.size) if patch is None else checked_patch(patch)
+    against = _against(classifier, patch)
     made = [
         (name, rule if isinstance(rule, EvidenceRule) else local_rule(name, against, margin.evidence))
         for name, rule in wanted.items()
@@ -182,9 +182,13 @@ def _rule(rule: Rule | str, margin: Margin) -> Rule:
 
 
 def _cover(classifier: Classifier, patch: Patch | Size | int | None, rule: Rule | str) -> Cover:
-    against = default_patch(classifier.size) if patch is None else checked_patch(patch)
     bare = rule_of(rule).guarantee is Guarantee.NONE
-    return cover_for(classifier, against, REGISTER[0].option if bare else rule)
+    return cover_for(classifier, _against(classifier, patch), REGISTER[0].option if bare else rule)
+
+
+def _against(classifier: Classifier, patch: Patch | Size | int | None) -> Patch:
+    """The patch that was named, else one that suits the model's input."""
+    return default_patch(classifier.size) if patch is None else checked_patch(patch)
 
 
 def _classifier(model: Model, options: dict[str, Any], local: bool) -> Classifier:

@@ -13,8 +13,7 @@ from certmask.threat import checked_patch
 
 def local_rule(option: str, patch: Any, margin: float | None = None) -> EvidenceRule:
     """A rule on local evidence by its name on the command line, against a patch."""
-    row = listed_local(option)
-    return row.made(checked_patch(patch), None if row is UNDEFENDED else margin)
+    return listed_local(option).made(checked_patch(patch), margin)
 
 
 def local_name(rule: EvidenceRule) -> str:

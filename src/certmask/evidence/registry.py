@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from certmask.certificate import Guarantee
 from certmask.errors import CertmaskError, ResultsError
 
 if TYPE_CHECKING:
@@ -36,9 +37,14 @@ class ListedLocal:
         return inspect.signature(self.rule).parameters
 
     def made(self, patch: Patch, margin: float | None = None, **wishes: Any) -> EvidenceRule:
-        """The rule against a patch, told what it wants to know of the wishes; the margin is of sums of local logits."""
+        """The rule against a patch, told what it wants to know of the wishes, and the margin, if it promises something.
+
+        The margin is of sums of local logits.
+        """
         known = {key: value for key, value in wishes.items() if key in self.wants}
-        return self.rule(patch, **known) if margin is None else self.rule(patch, **known, margin=margin)
+        if margin is None or self.rule.guarantee is Guarantee.NONE:
+            return self.rule(patch, **known)
+        return self.rule(patch, **known, margin=margin)
 
 
 LOCAL_REGISTER = (
@@ -77,10 +83,8 @@ def listed_local(option: str) -> ListedLocal:
 
 def evidence_rule_from(description: Mapping[str, Any], patch: Patch) -> EvidenceRule:
     """The rule that ``EvidenceRule.describe`` described: it names the parameters as the rule's constructor does."""
-    rules = {row.rule.name: row.rule for row in (*LOCAL_REGISTER, UNDEFENDED)}
-    if description["rule"] not in rules:
-        raise ResultsError(f"expected a rule among {', '.join(rules)}, got {description['rule']!r}")
-    rule = rules[description["rule"]]
-    wanted = [key for key in inspect.signature(rule).parameters if key != "patch"]
-    told = {"slope": SLOPE_BEFORE, **description}
-    return rule(patch, **{key: told[key] for key in wanted})
+    rows = {row.rule.name: row for row in (*LOCAL_REGISTER, UNDEFENDED)}
+    if description["rule"] not in rows:
+        raise ResultsError(f"expected a rule among {', '.join(rows)}, got {description['rule']!r}")
+    row, told = rows[description["rule"]], {"slope": SLOPE_BEFORE, **description}
+    return row.rule(patch, **{key: told[key] for key in row.wants if key != "patch"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -84,8 +85,8 @@ class EvidenceRule(ABC):
         return np.concatenate(found)
 
     def hypotheses(self, fields: tuple[Field, Field]) -> Hypotheses:
-        """What the patch may touch, and the windows."""
-        return hypotheses(self.patch, fields)
+        """What the patch may touch, and the windows; found once for the same fields."""
+        return _found(self.patch, fields)
 
     @final
     def certify(self, maps: EvidenceMaps, labels: IntArray) -> list[Certificate]:
@@ -108,6 +109,9 @@ class EvidenceRule(ABC):
     def _checked(self, maps: EvidenceMaps) -> EvidenceMaps:
         """The maps, if they are evidence that the rule's proof allows."""
         return maps
+
+
+_found = lru_cache(maxsize=16)(hypotheses)
 
 
 def ahead_of_all(ahead: Tensor, labels: Tensor) -> Tensor:

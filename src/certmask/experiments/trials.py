@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from certmask.certificate import Guarantee
 from certmask.certification import Progress, certify_run
 from certmask.classifier import Classifier
 from certmask.covers import TILINGS, Cover, band_cover, patchcleanser_cover, zoom_cover
@@ -92,9 +91,8 @@ def built_local(
     declared: DeclaredDefence, labelled: LabelledPatch, margin: Margin | None, classifier: LocalClassifier
 ) -> LocalDefence:
     """The declared defence against this patch, on the cells of a classifier."""
-    row = listed_local(declared.rule)
-    sure = None if margin is None or row.rule.guarantee is Guarantee.NONE else margin.evidence
-    rule = row.made(labelled.on(classifier.size), sure, **declared.parameters)
+    patch, lead = labelled.on(classifier.size), None if margin is None else margin.evidence
+    rule = listed_local(declared.rule).made(patch, lead, **declared.parameters)
     return LocalDefence(rule, classifier.fields, declared.name)
 
 

@@ -122,8 +122,7 @@ def _of_masks(
 
 def _of_cells(classifier: LocalClassifier, patch: Patch) -> Questions:
     def defences(margin: Margin) -> list[AnyDefence]:
-        rules = {row.option: row.made(patch, margin.evidence) for row in LOCAL_REGISTER}
-        rules[CLEAN] = UNDEFENDED.made(patch)
+        rules = {row.option: row.made(patch, margin.evidence) for row in (*LOCAL_REGISTER, UNDEFENDED)}
         return [LocalDefence(rule, classifier.fields, name) for name, rule in rules.items()]
 
     certified = {f"certified_recovery_{row.option.replace('-', '_')}": row.option for row in LOCAL_REGISTER}
