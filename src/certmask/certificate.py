@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from math import inf
+from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from certmask.errors import CertmaskError
 from certmask.threat import Box, Size, threat_from
@@ -18,7 +18,7 @@ NO_CLASS = -1
 
 def checked_margin(margin: float) -> float:
     """A margin of at least 0, and not infinite."""
-    if isinstance(margin, bool) or not isinstance(margin, (int, float, np.floating)) or not 0 <= margin < np.inf:
+    if isinstance(margin, bool) or not isinstance(margin, Real) or not 0 <= margin < inf:
         raise CertmaskError(f"expected a margin of at least 0, got {margin!r}")
     return float(margin)
 
