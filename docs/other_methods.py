@@ -219,7 +219,7 @@ def attacks_table(folder: Path) -> str:
             held = sum(row["defences"][one.defence]["certified"] is True for row in certified.rows)
             lines.append(
                 f"{run.model['name']} | {one.defence} | {run.model['precision']} | "
-                f"{'×'.join(map(str, run.threat(one.defence).boxes[0]))} | "
+                f"{run.threat(one.defence).label} | "
                 f"{NOTHING if bare else f'{held} of {len(certified.rows):,}'} | {one.attempts} | {one.label_changed} | "
                 f"{NOTHING if bare else one.broken} | {one.images_lost} of {one.images}"
             )

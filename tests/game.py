@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import combinations, permutations
 from random import Random
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from certmask.votes import Votes, VoteStore
 
 T = TypeVar("T")
 Pass = tuple[int, int]
+"""How passes are called here; against several patches there are longer ones, too."""
 Table = dict[Pass, int]
 Ask = Callable[[Votes], Asking[Sequence[T]]]
 """A computation on the votes of a cohort of games: one finding for each."""
@@ -52,6 +53,9 @@ QUIET = torch.cat([HARD, torch.zeros(1, 3)])
 
 LEADS = torch.tensor([[4, 0, 0], [0, 4, 0], [0, 0, 4], [1, 0, 3], [3, 0, 1], [2, 0, 2], [0, 0, 0]]).div(4)
 """Certain answers, leads of exactly one half for the last class and against it, a tie that it loses, and silence."""
+
+GATED = LEADS[[0, 4, 2]]
+"""Certain for the first class, a lead of one half for it, certain for the last class."""
 
 
 def played(
@@ -93,9 +97,9 @@ def ballot_of(cover: Cover) -> tuple[Ballot, list[Pass]]:
 
 
 def pass_name(masks: Sequence[int]) -> Pass:
-    """``(i, j)`` with ``i < j`` for two masks, ``(i, i)`` for one, ``(-1, -1)`` for none."""
+    """``(i, j, …)`` in rising order for two masks or more, ``(i, i)`` for one, ``(-1, -1)`` for none."""
     members = sorted(mask for mask in masks if mask >= 0)
-    return (members[0], members[-1]) if members else (-1, -1)
+    return cast("Pass", tuple(members)) if len(members) > 1 else (members[0],) * 2 if members else (-1, -1)
 
 
 def deciding(rule: Rule) -> Ask[Decision]:

@@ -64,7 +64,7 @@ def places_of(cover: Cover, pairs: str) -> list[reference.Place]:
     """How each place of a cover is judged: cells level by level, or districts by their whole jury."""
     if cover.levels:
         return [
-            [reference.Level(masks[grids], masks[grids][:, None]) for grids in map(list, cover.level_grids)]
+            [reference.Level(masks[columns], masks[columns][:, None]) for columns in cover.level_columns]
             for masks in cover.cells.masks
         ]
     juries = [cover.districts.jury(district) for district in range(len(cover.districts))]

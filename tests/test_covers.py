@@ -469,7 +469,7 @@ def assert_zooms(cover: Cover, align: int) -> None:
         assert {mask.top % align for mask in level.masks} == {mask.left % align for mask in level.masks} == {0}
         for start, length, side in ((0, level.mask[0], cover.image[0]), (1, level.mask[1], cover.image[1])):
             assert length % align == 0 or length == side, (start, level)
-    by_level = [[cover.cells.masks[:, grid] for grid in grids] for grids in cover.level_grids]
+    by_level = [list(cover.cells.masks[:, columns].T) for columns in cover.level_columns]
     hidden = 0
     for cell, (top, bottom, left, right) in enumerate(cover.cells.boxes.tolist()):
         corners = {(y, x) for y in (top, bottom - 1) for x in (left, right - 1)}
@@ -535,8 +535,9 @@ def test_the_default_cover_exists_for_every_patch(height: int, width: int, data:
 def test_levels_belong_together() -> None:
     """One image and patch, complete grids that do not wrap, no levels within levels, at least one."""
     level, finer = patchcleanser_cover(12, 3, per_axis=2), patchcleanser_cover(12, 3, per_axis=3)
-    assert stacked_cover([level, finer]).level_grids == ((0,), (1,))
-    assert stacked_cover([level, level]).level_grids == ((0,), (0,))
+    assert stacked_cover([level, finer]).level_columns == (slice(0, 1), slice(1, 2))
+    twice = stacked_cover([level, level]).cells.masks
+    assert (twice[:, 0] == twice[:, 1]).all()
     for wrong in (
         [],
         [level, patchcleanser_cover(12, 4, per_axis=3)],

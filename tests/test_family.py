@@ -145,7 +145,7 @@ def test_a_threat_survives_a_description() -> None:
     """And an unknown one is refused in one line."""
     patch = Patch(3, 5)
     assert cm.threat.threat_from(patch.describe()) == patch
-    assert patch.boxes == ((3, 5),)
+    assert patch.boxes_on((8, 8)) == ((3, 5),)
     for wrong in ({"kind": "cloud"}, {"kind": "patch", "height": 3}, {"kind": "patch", "height": 3, "breadth": 5}, {}):
         with pytest.raises(cm.CertmaskError, match="expected"):
             cm.threat.threat_from(wrong)

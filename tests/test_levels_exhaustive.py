@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from game import (
+    GATED,
     HARD,
     LEADS,
     QUIET,
@@ -61,9 +62,6 @@ from certmask.votes import Votes
 torch.set_num_threads(1)
 
 ONE = Patch(1, 1)
-GATED = LEADS[[0, 4, 2]]
-"""Certain for the first class, a lead of one half for it, certain for the last class."""
-
 WHOLE = line_zoom(2, (2, [0]), (1, [0, 1]))
 TWICE = line_zoom(2, (1, [0, 1]), (1, [0, 1]))
 SHARED = line_zoom(3, (2, [0, 2]), (1, [0, 1, 2]))
@@ -273,13 +271,15 @@ class GateOfTheMajority(TakenAtItsWord):
 
     def judged_places(self, votes: Votes) -> Asking[Verdicts]:
         levels = self.levels(votes)
-        everyone = np.tile(np.arange(levels.places), votes.store.pictures)
-        pictures = np.repeat(votes.everyone, levels.places)
+        everyone = np.tile(np.arange(levels.hypotheses), votes.store.pictures)
+        pictures = np.repeat(votes.everyone, levels.hypotheses)
         coarse = Pools(pictures, levels.claim_pools(everyone, 0))
         yield votes.ask(*reversed(coarse))
         labels, _, leads = settled(self.aggregate, votes, coarse)
         found = Verdicts(labels, np.zeros_like(labels), leads)
-        open_ = np.flatnonzero(labels != np.repeat(majorities(labels.reshape(-1, levels.places)), levels.places))
+        open_ = np.flatnonzero(
+            labels != np.repeat(majorities(labels.reshape(-1, levels.hypotheses)), levels.hypotheses)
+        )
         if len(open_):
             fine = Pools(pictures[open_], levels.claim_pools(everyone[open_], 1))
             yield votes.ask(*reversed(fine))

@@ -66,7 +66,7 @@ def test_every_location_is_in_a_place_whose_masks_hide_it(cover: Cover, rule: Ru
         place = one.places[number]
         assert set(place.masks) <= hidden
         if cover.levels:
-            top, bottom, left, right = place.box
+            ((top, bottom, left, right),) = place.boxes
             assert top <= row < bottom
             assert left <= column < right
         elif isinstance(rule, (cm.JuryRecovery, cm.JuryDetection)):
@@ -134,7 +134,7 @@ def test_masks_that_were_not_asked_have_no_vote(images: Tensor) -> None:
 
 def said(claims: list[int], levels: list[int], duels: int, basis: str, images: Tensor) -> str:
     (one,) = explained(ZOOM, cm.JuryRecovery(), images[:1])
-    places = [Place((0, 1, 0, 1), (0,), *each) for each in zip(claims, [0.5] * len(claims), levels, strict=True)]
+    places = [Place(((0, 1, 0, 1),), (0,), *each) for each in zip(claims, [0.5] * len(claims), levels, strict=True)]
     return replace(one, places=tuple(places), duels=duels, basis=basis).why(["cat", "dog"])
 
 

@@ -60,6 +60,7 @@ from certmask.rules import (
     MeanLogProbability,
     MeanProbability,
     MinorityReports,
+    PairDetection,
     PatchCleanser,
     Published,
     Rule,
@@ -103,6 +104,7 @@ RULES_AND_MARGINS: list[Rule] = [
     *named(Published),
     *named(Undefended),
     *(rule for a in AGGREGATES.values() for rule in named(JuryDetection, aggregate=a())),
+    *named(PairDetection),
     *(
         rule
         for a in AGGREGATES.values()
@@ -202,7 +204,7 @@ def test_first_classes_never_promise_a_win_that_is_none(aggregate: Aggregate, da
 def districts_of(votes: Votes) -> Pools:
     """The passes of every district's jury."""
     levels = Levels(votes.ballot, jury_levels(votes.cover, "all"), votes.cover.boxes)
-    passes = levels.claim_pools(np.arange(levels.places), 0)
+    passes = levels.claim_pools(np.arange(levels.hypotheses), 0)
     return Pools(np.zeros(len(passes), dtype=np.int64), passes)
 
 

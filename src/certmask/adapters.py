@@ -14,7 +14,7 @@ from certmask.attacks.pictures import checked_corners, paste
 from certmask.classifier import checked_images
 from certmask.deployed import Answer, Defence
 from certmask.errors import AttackError
-from certmask.threat import Size
+from certmask.threat import Size, checked_patch
 
 
 class BlackBox(nn.Module):
@@ -30,7 +30,7 @@ class BlackBox(nn.Module):
         super().__init__()
         self.shield, self.alert = shield, shield.classifier.classes
         self.classes = self.alert + 1
-        image, patch = shield.defence.image, shield.defence.threat
+        image, patch = shield.defence.image, checked_patch(shield.defence.threat)
         self.picture = None if picture is None else checked_images(picture[None], image)
         self.corner = checked_corners(torch.tensor([list(corner)]), 1, patch, image)
         self.shape = (3, *(image if picture is None else patch.size))

@@ -90,33 +90,40 @@ class Decision:
 
 @dataclass(frozen=True)
 class Place:
-    """One place where a patch may be: what is claimed by the votes that hide it there.
+    """Where a patch may be, or several at once: what is claimed by the votes that hide them there.
 
-    ``box`` has the patch's top left corners (a district's first one), ``masks`` are those whose votes settled the
-    ``claim``, at ``level``, counted from 0; ``lead`` is by how much the claim leads, on average over these votes.
+    Each of the ``boxes`` has a patch's top left corners (a district's first one), ``masks`` are those whose votes
+    settled the ``claim``, at ``level``, counted from 0; ``lead`` is by how much the claim leads, on average over these
+    votes. ``patch`` is the number of the patch among the cover's, where these differ in size.
     """
 
-    box: Box
+    boxes: tuple[Box, ...]
     masks: tuple[int, ...]
     claim: int
     lead: float
     level: int = 0
+    patch: int = 0
 
 
 @dataclass(frozen=True)
 class Weakest:
     """Where a proof is weakest, or failed: one place or a pair of them, and by how much its label leads there.
 
-    ``places`` are boxes of the patch's top left corners, ``level`` is the one that settled it, counted from 0.
+    Where there are several patches, it is two hypotheses, and so more places. ``places`` are boxes of a patch's top
+    left corners, ``sizes`` the patches' sizes, ``level`` is the one that settled it, counted from 0.
     """
 
     places: tuple[Box, ...]
     lead: float
     level: int
+    sizes: tuple[Size, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """As results files record it."""
-        return {"places": [list(place) for place in self.places], "lead": round(self.lead, 6), "level": self.level}
+        """As results files record it; sizes only where they differ."""
+        sizes = {"sizes": [list(size) for size in self.sizes]} if len(set(self.sizes)) > 1 else {}
+        return {
+            "places": [list(place) for place in self.places], "lead": round(self.lead, 6), "level": self.level, **sizes,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)

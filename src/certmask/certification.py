@@ -204,5 +204,13 @@ def _row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[Any
         "label": sample.label,
         "passes": finding.passes * cost,
         "seconds": round(finding.seconds, 4),
-        "defences": {s.name: asdict(outcome) for s, outcome in zip(defences, finding.value, strict=True)},
+        "defences": {s.name: _told(outcome) for s, outcome in zip(defences, finding.value, strict=True)},
     }
+
+
+def _told(outcome: Outcome) -> Row:
+    """A certified side only where there may be one."""
+    told = asdict(outcome)
+    if outcome.side is None:
+        told.pop("side")
+    return told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -15,6 +15,9 @@ Size = tuple[int, int]
 Box = tuple[int, int, int, int]
 """Rows and columns, half-open: ``(top, bottom, left, right)``."""
 
+MOST_PATCHES = 8
+"""More at once nobody can look at: passes grow with the number of sets of twice as many masks."""
+
 
 def checked_size(size: Size | int, what: str) -> Size:
     """Return ``(height, width)``; one number stands for a square."""
@@ -24,13 +27,20 @@ def checked_size(size: Size | int, what: str) -> Size:
     return int(pair[0]), int(pair[1])
 
 
-def checked_patch(patch: Patch | Size | int) -> Patch:
+def checked_patch(patch: Threat | Size | int) -> Patch:
     """The patch itself, or the one of this size; one number stands for a square."""
-    if isinstance(patch, Patch):
-        return patch
+    if isinstance(patch, Threat):
+        if isinstance(patch, Patch):
+            return patch
+        raise GeometryError(f"expected a patch of one size, got {patch}")
     if isinstance(patch, (tuple, list)) or _whole(patch):
         return Patch(*checked_size(patch, "patch"))
     raise GeometryError(f"expected a patch, such as Patch(32, 32) or 32, got {patch!r}")
+
+
+def checked_threat(threat: Threat | Size | int) -> Threat:
+    """The threat itself, or a patch of this size; one number stands for a square."""
+    return threat if isinstance(threat, Threat) else checked_patch(threat)
 
 
 def _whole(number: object) -> bool:
@@ -38,18 +48,32 @@ def _whole(number: object) -> bool:
 
 
 class Threat(ABC):
-    """A finite family of boxes of pixels: the attacker chooses one of them and puts any content into it."""
+    """A finite family of boxes of pixels: the attacker chooses ``count`` of them and puts any content into them."""
 
     kind: ClassVar[str]
+    count: int = 1
+    """How many boxes may be used at once."""
+
+    @abstractmethod
+    def boxes_on(self, image: Size) -> tuple[Size, ...]:
+        """The sizes of the boxes on an image; each may lie anywhere wholly inside it. Those inside others are left out.
+
+        An error if the threat does not fit into the image.
+        """
 
     @property
     @abstractmethod
-    def boxes(self) -> tuple[Size, ...]:
-        """The sizes of the boxes; each may lie anywhere wholly inside the picture."""
+    def label(self) -> str:
+        """The same in a word, for a table: ``32×32``."""
 
     @abstractmethod
     def __str__(self) -> str:
         """The attacker's means in words: "any 32×32 patch"."""
+
+    @property
+    def steps(self) -> tuple[Patch, ...]:
+        """The threats, from small to large, of which an image is certified for the largest that it can be."""
+        return ()
 
     def on(self, image: Size) -> str:
         """The same on a model's input, in words."""
@@ -62,24 +86,42 @@ class Threat(ABC):
 
 @dataclass(frozen=True)
 class Patch(Threat):
-    """A rectangle of ``height × width`` pixels, wholly inside the image, with any content."""
+    """A rectangle of ``height × width`` pixels, wholly inside the image, with any content; or up to ``count`` of them.
+
+    Several pieces inside one such rectangle are one patch, and so is any other shape inside it.
+    """
 
     height: int
     width: int
+    count: int = 1
     kind: ClassVar[str] = "patch"
 
     def __post_init__(self) -> None:
         checked_size((self.height, self.width), "patch")
+        if not _whole(self.count) or not 1 <= self.count <= MOST_PATCHES:
+            raise GeometryError(f"expected 1 to {MOST_PATCHES} patches, got {self.count!r}")
 
     def __str__(self) -> str:
-        return f"any {self.height}×{self.width} patch"
+        if self.count == 1:
+            return f"any {self.height}×{self.width} patch"
+        return f"any {self.count} patches of {self.height}×{self.width}"
+
+    @property
+    def label(self) -> str:
+        size = f"{self.height}×{self.width}"
+        return size if self.count == 1 else f"{self.count} of {size}"
 
     @property
     def size(self) -> Size:
         return self.height, self.width
 
     @property
-    def boxes(self) -> tuple[Size, ...]:
+    def single(self) -> Patch:
+        """One of them."""
+        return replace(self, count=1)
+
+    def boxes_on(self, image: Size) -> tuple[Size, ...]:
+        self.positions(image)
         return (self.size,)
 
     def positions(self, image: Size) -> Size:
@@ -90,13 +132,86 @@ class Patch(Threat):
             )
         return image[0] - self.height + 1, image[1] - self.width + 1
 
+    def describe(self) -> dict[str, Any]:
+        """As always; a single patch is described as it was before there were several."""
+        described = super().describe()
+        if self.count == 1:
+            described.pop("count")
+        return described
 
-THREATS: dict[str, type[Threat]] = {threat.kind: threat for threat in (Patch,)}
+
+@dataclass(frozen=True)
+class AnyRectangle(Threat):
+    """A rectangle of at most ``area`` pixels, long or square, wholly inside the image, with any content."""
+
+    area: int
+    kind: ClassVar[str] = "any rectangle"
+
+    def __post_init__(self) -> None:
+        if not _whole(self.area) or self.area < 1:
+            raise GeometryError(f"expected an area of at least 1 pixel, got {self.area!r}")
+
+    def __str__(self) -> str:
+        return f"any rectangle of up to {self.area} pixels"
+
+    @property
+    def label(self) -> str:
+        return f"any of {self.area} px"
+
+    def boxes_on(self, image: Size) -> tuple[Size, ...]:
+        """From flat to high: as wide as the area and the image allow, and of equal widths the highest."""
+        if self.area >= image[0] * image[1]:
+            raise GeometryError(
+                f"expected an area below that of the image {image[0]}×{image[1]}, got {self.area} pixels"
+            )
+        widths = [min(image[1], self.area // height) for height in range(1, min(image[0], self.area) + 1)]
+        ends = [n for n, width in enumerate(widths) if n + 1 == len(widths) or widths[n + 1] < width]
+        return tuple((n + 1, widths[n]) for n in ends)
+
+
+@dataclass(frozen=True)
+class UpTo(Threat):
+    """A square patch of at most ``side`` pixels, how large is not known; every image has a certified size of its own.
+
+    It is one of the ``sizes``, of which ``side`` is the largest; where none are given, five from a third of it on.
+    """
+
+    side: int
+    sizes: tuple[int, ...] = ()
+    kind: ClassVar[str] = "up to"
+
+    def __post_init__(self) -> None:
+        checked_size(self.side, "the largest side")
+        chosen = self.sizes or [side for n in range(2, 7) if (side := self.side * n // 6)]
+        sizes = tuple(sorted({checked_size(side, "a side")[0] for side in chosen}))
+        if sizes[-1] != self.side:
+            raise GeometryError(f"expected sizes up to {self.side}, the largest, got {self.sizes}")
+        object.__setattr__(self, "sizes", sizes)
+
+    def __str__(self) -> str:
+        return f"any patch of up to {self.side}×{self.side}, its size untold,"
+
+    @property
+    def label(self) -> str:
+        return f"up to {self.side}×{self.side}"
+
+    @property
+    def steps(self) -> tuple[Patch, ...]:
+        return tuple(Patch(side, side) for side in self.sizes)
+
+    def boxes_on(self, image: Size) -> tuple[Size, ...]:
+        return Patch(self.side, self.side).boxes_on(image)
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "sizes": list(self.sizes)}
+
+
+THREATS: dict[str, type[Threat]] = {threat.kind: threat for threat in (Patch, AnyRectangle, UpTo)}
 
 
 def threat_from(description: dict[str, Any]) -> Threat:
     """The threat that ``Threat.describe`` described."""
-    fields = dict(description)
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in description.items()}
     kind = fields.pop("kind", None)
     if kind not in THREATS:
         raise GeometryError(f"expected a threat of kind {', '.join(THREATS)}, got {kind!r}")

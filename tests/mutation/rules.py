@@ -27,8 +27,8 @@ VOTING = [
         "a district is not examined",
         "the last district has no say, neither in the answer nor in the proof",
         "rules/levels.py",
-        "self.places = len(boxes)",
-        "self.places = max(len(boxes) - 1, 1)",
+        "self.sets = place_sets(len(boxes), cover.threat.count)",
+        "self.sets = place_sets(max(len(boxes) - 1, 1), cover.threat.count)",
         (THREE_MASKS,),
     ),
     Fault(
@@ -443,8 +443,8 @@ VOTING = [
         "claims proved by the thresholds of duels",
         "a claim that its own thresholds settle is looked at closer in its proof, as a duel would be",
         "rules/proof.py",
-        "leads = yield from self.prove(levels.claims, self.claim_thresholds, claims)",
-        "leads = yield from self.prove(levels.claims, self.duel_thresholds, claims)",
+        "leads = yield from self.prove(asked, self.claim_thresholds, claims)",
+        "leads = yield from self.prove(asked, self.duel_thresholds, claims)",
         (TWO_LEVELS, REFERENCE),
     ),
 ]

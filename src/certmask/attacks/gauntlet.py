@@ -27,6 +27,7 @@ from certmask.engine import Engine
 from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance
 from certmask.results.run import Run, check_begun, read_run
+from certmask.threat import checked_patch
 
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
@@ -112,7 +113,7 @@ class Gauntlet:
             corners = torch.from_numpy(np.stack([attempt.corner(self.budget, juries) for attempt in group]))
         images = torch.stack([self.photos[attempt.image] for attempt in group])
         labels = torch.tensor([attempt.label for attempt in group])
-        job = Job(images, labels, defence.threat, corners)
+        job = Job(images, labels, checked_patch(defence.threat), corners)
         seed = int(self.budget.chance(group[0].key).integers(1 << 31))
         return self._attack(group, defence)(job, defence_judge(self.engine, defence), seed=seed)
 
@@ -160,7 +161,7 @@ class Gauntlet:
         raw = picture_folder(self.out) / f"{len(results.rows) + 1:05d}.png"
         saved = fell and ((broken and guarantee.proved) or self._saved(results, defence) < self.save)
         if saved:
-            save_picture(picture, (top, left), defence.threat, raw)
+            save_picture(picture, (top, left), checked_patch(defence.threat), raw)
         results.write(
             {
                 **attempt.describe(),

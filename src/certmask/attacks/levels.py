@@ -19,9 +19,8 @@ SURE = 1 - 1e-6
 def levels_of(cover: Cover) -> IntArray:
     """The coarsest level that each mask belongs to, ``[masks]``; 0 where a cover has no levels."""
     found: IntArray = np.zeros(len(cover), dtype=np.int64)
-    for level, grids in reversed(list(enumerate(cover.level_grids))):
-        for grid in grids:
-            found[list(cover.grids[grid])] = level
+    for level, columns in reversed(list(enumerate(cover.level_columns))):
+        found[cover.cells.masks[:, columns]] = level
     return found
 
 

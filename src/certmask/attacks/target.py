@@ -30,6 +30,7 @@ from certmask.evidence import LocalClassifier
 from certmask.function import check_function
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
+from certmask.threat import checked_patch
 from certmask.views import PLAIN
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
@@ -123,7 +124,7 @@ class Target:
             defence = defence_from(attempts.defences[row["defence"]])
         engine = self._engine(run, [defence])
         clean = self._photos(run, engine.classifier, {row["image"]})[row["image"]]
-        job = Job(clean[None], torch.tensor([row["label"]]), defence.threat)
+        job = Job(clean[None], torch.tensor([row["label"]]), checked_patch(defence.threat))
         pictures, _ = rechecked(job, picture[None], torch.tensor([row["corner"]]))
         (decision,) = defence_judge(engine, defence)(pictures)
         return Replay(run, engine, defence, number, row, decision)

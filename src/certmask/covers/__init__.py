@@ -11,7 +11,7 @@ from certmask.covers.tilings import (
     replicated_cover,
     spread_cover,
 )
-from certmask.covers.zoom import stacked_cover, zoom_cover
+from certmask.covers.zoom import joined_cover, stacked_cover, zoom_cover
 
 __all__ = [
     "TILINGS",
@@ -22,6 +22,7 @@ __all__ = [
     "cover_text",
     "custom_cover",
     "default_cover",
+    "joined_cover",
     "minimal_cover",
     "offset_cover",
     "patchcleanser_cover",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations, pairwise
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -14,26 +16,29 @@ import numpy as np
 from certmask.errors import CoverError
 from certmask.geometry import Cells, Districts, IntArray, Mask, find_cells, find_districts
 from certmask.geometry.shapes import position_spans
-from certmask.threat import Patch, Size, checked_patch, checked_size
+from certmask.threat import Box, Patch, Size, Threat, checked_patch, checked_size, checked_threat, threat_from
 
+NOWHERE: Box = (0, 0, 0, 0)
 GRIDS_TOLD = "2-"
 """How a digest begins that knows the grids."""
 
 
 @dataclass(frozen=True)
 class Cover:
-    """Distinct masks such that every patch location lies wholly inside at least ``fold_y · fold_x`` of them.
+    """Distinct masks such that every place of a threat lies wholly inside at least ``fold_y · fold_x`` of them.
 
     The claim is checked when a cover is made: a set of masks that does not cover is an error, never a value. Covers are
     equal where all that is said about them is: masks and their order, copies, grids, tiling, sizes.
     ``copies[i]`` says how often mask ``i`` was placed; ``grids`` lists complete 1-fold covers that the masks form.
     ``align`` is the grid on which masks start. ``levels`` are the covers that a zoom cover is made of, from coarse to
     fine; any other cover is one level and has none.
+    ``patches`` are boxes into which everything fits that the threat allows: itself, if it is a patch. Where there are
+    several, a level has ``parts``, one cover for each.
     """
 
     tiling: str
     image: Size
-    patch: Patch
+    threat: Threat
     mask: Size
     fold: Size
     masks: tuple[Mask, ...]
@@ -41,32 +46,50 @@ class Cover:
     grids: tuple[tuple[int, ...], ...] = ()
     align: int = 1
     levels: tuple[Cover, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    parts: tuple[Cover, ...] = ()
     districts: Districts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for key in ("image", "mask", "fold"):
             object.__setattr__(self, key, checked_size(getattr(self, key), key))
-        object.__setattr__(self, "patch", checked_patch(self.patch))
+        object.__setattr__(self, "threat", checked_threat(self.threat))
+        object.__setattr__(self, "patches", self.patches or (self.patch.single,))
+        self._check_patches()
         object.__setattr__(self, "masks", checked_masks(self.masks))
         if len(self.copies) != len(self.masks) or min(self.copies) < 1:
             raise CoverError(f"expected copies of {len(self.masks)} masks, each at least 1, got {self.copies}")
         if any(not 0 <= number < len(self.masks) for grid in self.grids for number in grid):
             raise CoverError(f"expected grids of mask numbers below {len(self.masks)}, got others")
-        object.__setattr__(self, "districts", find_districts(self.image, self.patch, self.masks))
+        object.__setattr__(self, "districts", find_districts(self.image, self.patches, self.masks))
         if self.min_fold < self.k:
             worst = int(np.argmin(self._folds))
             raise CoverError(
-                f"expected every location of a {self.patch.height}×{self.patch.width} patch covered at least "
-                f"{self.k} times, got {self.min_fold} at {tuple(int(c) for c in self.districts.corner[worst])}"
+                f"expected every location of a {' or '.join(patch.label for patch in self.patches)} patch covered at "
+                f"least {self.k} times, got {self.min_fold} at {tuple(int(c) for c in self.districts.corner[worst])}"
             )
         if not all(np.isin(self.districts.juries, grid).any(axis=1).all() for grid in self.grids):
             raise CoverError("expected every grid to cover every location on its own, got one with a hole")
+
+    def _check_patches(self) -> None:
+        """Whatever the threat allows fits into one of the patches."""
+        for height, width in self.threat.boxes_on(self.image):
+            if not any(height <= patch.height and width <= patch.width for patch in self.patches):
+                raise CoverError(f"expected patches that hold {self.threat}, got none that holds {height}×{width}")
+        for patch in self.threat.steps:
+            if patch not in self.patches:
+                raise CoverError(f"expected a patch of each size of {self.threat}, got none of {patch.label}")
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __len__(self) -> int:
         return len(self.masks)
+
+    @property
+    def patch(self) -> Patch:
+        """The only one that the threat allows; an error where patches differ in size."""
+        return checked_patch(self.threat)
 
     @property
     def k(self) -> int:
@@ -103,10 +126,18 @@ class Cover:
         if pairing not in ("all", "aligned"):
             raise CoverError(f"expected pairs to be 'all' or 'aligned', got {pairing!r}")
         if pairing == "all":
-            return _pairs(len(self))
+            return comb(len(self), 2)
+        return self._sets(2)
+
+    def sets(self, most: int) -> int:
+        """Passes under one to so many masks of one grid together."""
+        return sum(self._sets(size) for size in range(1, most + 1))
+
+    def _sets(self, size: int) -> int:
+        """Different sets of so many masks of one grid."""
         if sum(map(len, self.grids)) == len(self):
-            return sum(_pairs(len(grid)) for grid in self.grids)
-        return len({(i, j) for grid in self.grids for i in grid for j in grid if i < j})
+            return sum(comb(len(grid), size) for grid in self.grids)
+        return len({chosen for grid in self.grids for chosen in combinations(sorted(grid), size)})
 
     @cached_property
     def grid_juries(self) -> tuple[IntArray, ...]:
@@ -120,11 +151,25 @@ class Cover:
 
     @cached_property
     def cells(self) -> Cells:
-        """The places that all levels judge, each hidden by one mask of every grid; masks are numbered as here."""
-        numbered = [np.array(grid, dtype=np.int64) for grid in self.grids]
-        found = find_cells(self.image, self.patch, [[self.masks[number] for number in grid] for grid in self.grids])
-        own = np.stack([grid[found.masks[:, g]] for g, grid in enumerate(numbered)], axis=1)
-        return Cells(own, found.boxes)
+        """The places that all levels judge, each hidden by one mask of every grid of every level, coarse to fine.
+
+        Masks are numbered as here.
+        """
+        number = {mask.footprint(self.image): n for n, mask in enumerate(self.masks)}
+        by_patch = zip(*(level.parts or (level,) for level in self.levels), strict=True)
+        found = []
+        for patch, parts in zip(self.patches, by_patch, strict=True):
+            grids = [[cover.masks[n] for n in grid] for cover in parts for grid in cover.grids]
+            cells = find_cells(self.image, patch, grids)
+            own = [[number[grid[n].footprint(self.image)] for n in cells.masks[:, g]] for g, grid in enumerate(grids)]
+            found.append(replace(cells, masks=np.array(own, dtype=np.int64).T))
+        return Cells.joined(found)
+
+    @property
+    def level_columns(self) -> tuple[slice, ...]:
+        """Which of the columns of ``cells.masks`` belong to each level, coarse to fine."""
+        ends = np.cumsum([0, *(len((level.parts or (level,))[0].grids) for level in self.levels)]).tolist()
+        return tuple(slice(*pair) for pair in pairwise(ends))
 
     @cached_property
     def boxes(self) -> IntArray:
@@ -140,21 +185,11 @@ class Cover:
     @cached_property
     def reaches(self) -> IntArray:
         """Where a patch that a mask hides may have its top left corner, ``[masks, 4]``: the first run of each axis."""
-        found = []
-        for mask in self.masks:
-            rows = position_spans(mask.rows(self.image), self.patch.height) or ((0, 0),)
-            columns = position_spans(mask.columns(self.image), self.patch.width) or ((0, 0),)
-            found.append((*rows[0], *columns[0]))
-        return np.array(found, dtype=np.int64)
-
-    @cached_property
-    def level_grids(self) -> tuple[tuple[int, ...], ...]:
-        """Which of the grids each level is made of, coarse to fine."""
-        number = {mask.footprint(self.image): n for n, mask in enumerate(self.masks)}
-        place = {frozenset(grid): n for n, grid in enumerate(self.grids)}
-        return tuple(
-            tuple(place[frozenset(number[cover.masks[m].footprint(self.image)] for m in grid)] for grid in cover.grids)
-            for cover in self.levels
+        return np.array(
+            [
+                next(filter(None, (_reach(mask, patch, self.image) for patch in self.patches)), NOWHERE)
+                for mask in self.masks
+            ]
         )
 
     def for_patch(self, patch: Patch) -> Cover:
@@ -173,7 +208,13 @@ class Cover:
 
     @property
     def _told(self) -> list[Any]:
-        return [self.image, self.patch.size, [m.footprint(self.image) for m in self.masks], self.copies]
+        return [self.image, self._against, [m.footprint(self.image) for m in self.masks], self.copies]
+
+    @property
+    def _against(self) -> Any:
+        """The size of a single patch, else all that is said about the threat."""
+        plain = isinstance(self.threat, Patch) and self.threat.count == 1
+        return self.patch.size if plain else [self.threat.describe(), [patch.size for patch in self.patches]]
 
     def describe(self) -> dict[str, Any]:
         """What a results file or a certificate says about this cover."""
@@ -190,13 +231,21 @@ class Cover:
         return {
             "tiling": self.tiling,
             "image": list(self.image),
-            "patch": list(self.patch.size),
+            **self._patches(),
             "mask": list(self.mask),
             "fold": list(self.fold),
             "masks": len(self),
             **({"align": self.align} if self.align > 1 else {}),
             **({"levels": [cover.describe() for cover in self.levels]} if self.levels else {}),
+            **({"parts": [cover.describe() for cover in self.parts]} if self.parts else {}),
         }
+
+    def _patches(self) -> dict[str, Any]:
+        """What the cover is against: a patch by its size, and more only where there is more to say."""
+        if not isinstance(self.threat, Patch):
+            return {"threat": self.threat.describe(), "patches": [list(patch.size) for patch in self.patches]}
+        several = {} if self.threat.count == 1 else {"count": self.threat.count}
+        return {"patch": list(self.threat.size), **several}
 
     def __repr__(self) -> str:
         return f"Cover({self})"
@@ -209,15 +258,37 @@ def _digest(told: list[Any]) -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
+def against(described: dict[str, Any]) -> Threat:
+    """The threat that a cover is against, from what ``Cover.describe`` says about it."""
+    if "threat" in described:
+        return threat_from(described["threat"])
+    height, width = described["patch"]
+    return Patch(height, width, described.get("count", 1))
+
+
+def _reach(mask: Mask, patch: Patch, image: Size) -> Box | None:
+    """Where a patch under a mask may have its top left corner: the first run of each axis; None if it is too large."""
+    rows = position_spans(mask.rows(image), patch.height)
+    columns = position_spans(mask.columns(image), patch.width)
+    return (*rows[0], *columns[0]) if rows and columns else None
+
+
 def cover_text(described: dict[str, Any]) -> str:
     """A cover in words, from what ``Cover.describe`` says about it."""
-    fold, mask, patch, image = (f"{a}×{b}" for a, b in (described[key] for key in ("fold", "mask", "patch", "image")))
+    fold, image = (f"{a}×{b}" for a, b in (described[key] for key in ("fold", "image")))
+    patch = against(described).label
     if "levels" in described:
-        levels = " → ".join(
-            f"{level['masks']} masks of {level['mask'][0]}×{level['mask'][1]}" for level in described["levels"]
-        )
+        levels = " → ".join(f"{level['masks']} masks of {mask_text(level)}" for level in described["levels"])
         return f"{described['tiling']}, {levels} against {patch} on {image}"
-    return f"{described['tiling']} {fold}, {described['masks']} masks of {mask} against {patch} on {image}"
+    return (
+        f"{described['tiling']} {fold}, {described['masks']} masks of {mask_text(described)} against {patch} on {image}"
+    )
+
+
+def mask_text(described: dict[str, Any]) -> str:
+    """The size of masks, or their sizes, from small to large."""
+    sizes = {tuple(part["mask"]) for part in described.get("parts", [described])}
+    return ", ".join(f"{height}×{width}" for height, width in sorted(sizes, key=lambda size: (size[0] * size[1], size)))
 
 
 def checked_masks(masks: Sequence[Mask]) -> tuple[Mask, ...]:
@@ -228,10 +299,6 @@ def checked_masks(masks: Sequence[Mask]) -> tuple[Mask, ...]:
         if not isinstance(mask, Mask):
             raise CoverError(f"expected masks, such as Mask(top, left, height, width), got {mask!r}")
     return tuple(masks)
-
-
-def _pairs(count: int) -> int:
-    return count * (count - 1) // 2
 
 
 def distinct(masks: Iterable[Mask], image: Size) -> tuple[tuple[Mask, ...], tuple[int, ...], dict[Any, int]]:
@@ -251,18 +318,21 @@ def distinct(masks: Iterable[Mask], image: Size) -> tuple[tuple[Mask, ...], tupl
 def build(
     tiling: str,
     image: Size,
-    patch: Patch,
+    threat: Threat,
     mask: Size,
     fold: Size,
     grids: Sequence[Sequence[Mask]],
     complete: bool,
     align: int = 1,
-    levels: tuple[Cover, ...] = (),
+    **more: Any,
 ) -> Cover:
-    """Make a cover from lists of masks; ``complete`` promises that each list is a 1-fold cover of its own."""
+    """Make a cover from lists of masks; ``complete`` promises that each list is a 1-fold cover of its own.
+
+    ``more`` has levels, patches or parts.
+    """
     masks, copies, index = distinct((m for grid in grids for m in grid), image)
     numbered = tuple(dict.fromkeys(tuple(dict.fromkeys(index[m.footprint(image)] for m in grid)) for grid in grids))
-    return Cover(tiling, image, patch, mask, fold, masks, copies, numbered if complete else (), align, levels)
+    return Cover(tiling, image, threat, mask, fold, masks, copies, numbered if complete else (), align, **more)
 
 
 def custom_cover(image: Size | int, patch: Patch | Size | int, masks: Sequence[Mask], fold: Size | int = 1) -> Cover:

@@ -8,10 +8,10 @@ from certmask.covers.bands import BAND_TILINGS
 from certmask.covers.cover import Cover
 from certmask.covers.register import TILINGS
 from certmask.covers.tilings import patchcleanser_cover
-from certmask.covers.zoom import Level, zoom_cover
+from certmask.covers.zoom import Level, default_levels, zoom_cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import minimum_masks, reach, smallest_mask
-from certmask.threat import Patch, Size
+from certmask.threat import Patch, Size, Threat, checked_patch
 
 DEFAULT_FOLD = (2, 2)
 PER_AXIS = (4, 4)
@@ -77,18 +77,31 @@ class Wishes:
 
 
 NOTHING_WISHED = Wishes()
+ONCE = "zoom-once"
+"""What suits rules that judge hypotheses, but no pairs of them."""
 
 
-def suited_cover(image: Size, patch: Patch, wishes: Wishes = NOTHING_WISHED, suits: str = "zoom") -> Cover:
-    """The cover that is asked for, as far as it is, else one that ``suits``: ``zoom``, ``many`` or ``single``.
+def _levels(threat: Threat, wishes: Wishes, suits: str) -> tuple[Level, ...] | None:
+    """Those that were asked for; for rules of a single mask per place one level."""
+    if wishes.levels is None and suits == "single":
+        return SINGLE_PER_AXIS[:1]
+    if wishes.levels is None and suits == ONCE and threat.count > 1:
+        return default_levels(threat, rounds=1)
+    return wishes.levels
+
+
+def suited_cover(image: Size, threat: Threat, wishes: Wishes = NOTHING_WISHED, suits: str = "zoom") -> Cover:
+    """The cover that is asked for, as far as it is, else one that ``suits`` a rule, as its register says.
 
     An error if it has more masks than anybody could want.
     """
-    tiling = wishes.tiling or (suits if suits in ("zoom", "bands") and not wishes.single else "spread")
+    kind = "zoom" if suits == ONCE or not isinstance(threat, Patch) else suits
+    tiling = wishes.tiling or (kind if kind in ("zoom", "bands") and not wishes.single else "spread")
     if tiling not in TILINGS:
         raise CertmaskError(f"expected tiling to be one of {', '.join(TILINGS)}, got {tiling!r}")
     if tiling == "zoom":
-        return zoom_cover(image, patch, wishes.levels, wishes.align)
+        return zoom_cover(image, threat, _levels(threat, wishes, suits), wishes.align)
+    patch = checked_patch(threat)
     if tiling in BAND_TILINGS:
         return TILINGS[tiling](image, patch, wishes.band, wishes.align or 1)
     size, folds = mask_and_fold(image, patch, tiling, wishes.mask, wishes.fold, suits == "many")

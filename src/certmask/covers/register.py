@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from certmask.covers.bands import BAND_TILINGS, band_cover, block_cover
-from certmask.covers.cover import Cover
+from certmask.covers.cover import Cover, against
 from certmask.covers.tilings import minimal_cover, offset_cover, patchcleanser_cover, replicated_cover, spread_cover
-from certmask.covers.zoom import stacked_cover, zoom_cover
+from certmask.covers.zoom import joined_cover, stacked_cover, zoom_cover
 from certmask.errors import ResultsError
 from certmask.threat import Patch
 
@@ -27,12 +27,15 @@ TILINGS: dict[str, Callable[..., Cover]] = {
 def cover_from(description: dict[str, Any]) -> Cover:
     """The cover that ``Cover.describe`` described; an error if it cannot be rebuilt to the last mask."""
     tiling = description["tiling"]
-    if tiling not in TILINGS:
+    if tiling not in (*TILINGS, "joined"):
         raise ResultsError(f"expected a tiling among {', '.join(TILINGS)}, got {tiling!r}")
-    image, patch, mask = tuple(description["image"]), Patch(*description["patch"]), tuple(description["mask"])
+    image, patch, mask = tuple(description["image"]), against(description), tuple(description["mask"])
     options = {"align": description["align"]} if "align" in description else {}
     if tiling == "zoom":
         cover = stacked_cover([cover_from(level) for level in description["levels"]])
+    elif tiling == "joined":
+        patches = [Patch(*size) for size in description["patches"]]
+        cover = joined_cover(patch, patches, [cover_from(part) for part in description["parts"]])
     elif tiling in BAND_TILINGS:
         cover = TILINGS[tiling](image, patch, image[1] - mask[1], description.get("align", 1))
     elif tiling == "patchcleanser":

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from certmask.certificate import BASES, NO_CLASS, Certificate, Place, Weakest, class_name
 from certmask.defences.masked import MaskedDefence
-from certmask.defences.protocol import asked_marks, noted
+from certmask.defences.protocol import asked_marks, noted, proved_sides
 from certmask.defences.rebuilt import RuledDefence
 from certmask.engine import Engine
 from certmask.engine.premises import check_company, check_unchanged
@@ -86,13 +86,13 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: RuledDefence) -> 
         seen = [Seen()] * len(labels)
         if isinstance(defence, MaskedDefence):
             seen = yield from _seen(engine.votes(defence.cover, store), defence)
-        function = engine.describe()
+        function, sides = engine.describe(), proved_sides(defence.threat, proofs)
         return [
             Explanation(
                 decision.label,
                 decision.alert,
                 int(passes[n]),
-                defence.certificate(decision.label, bool(proofs.holds[n]), function),
+                defence.certificate(decision.label, bool(proofs.holds[n]), function, sides[n]),
                 *seen[n],
                 int(duels[n]),
                 decision.basis,

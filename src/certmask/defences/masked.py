@@ -15,7 +15,7 @@ from certmask.geometry import IntArray
 from certmask.rules import Rule
 from certmask.rules.registry import as_described_now, rule_from
 from certmask.rules.rule import Asking, Proofs
-from certmask.threat import Patch, Size
+from certmask.threat import Size, Threat
 from certmask.votes import BoolArray, VoteStore
 
 
@@ -37,8 +37,8 @@ class MaskedDefence(AnyDefence):
         self.rule.check(self.cover)
 
     @property
-    def threat(self) -> Patch:
-        return self.cover.patch
+    def threat(self) -> Threat:
+        return self.cover.threat
 
     @property
     def image(self) -> Size:
@@ -58,7 +58,7 @@ class MaskedDefence(AnyDefence):
 
     @property
     def most_passes(self) -> int:
-        return 1 + len(self.cover) + self.rule.most_pairs(self.cover)
+        return 1 + self.rule.most_passes(self.cover)
 
     def deciding(self, engine: Engine, store: VoteStore) -> Asking[list[Decision]]:
         return self.rule.deciding(engine.votes(self.cover, store))

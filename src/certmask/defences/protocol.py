@@ -17,7 +17,7 @@ from certmask.errors import CertmaskError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
 from certmask.rules.rule import Asking, Proofs, T, together
-from certmask.threat import Size, Threat
+from certmask.threat import Patch, Size, Threat
 from certmask.votes import BoolArray, VoteStore
 
 
@@ -84,11 +84,17 @@ class AnyDefence(ABC):
         threat = {"threat": self.threat.describe(), "image": list(self.image)}
         return {"name": self.name, **threat, **self.parameters()}
 
-    def certificate(self, label: int, holds: bool, function: dict[str, Any] | None = None) -> Certificate:
-        """Write down what was found, with all that it rests on."""
+    def certificate(
+        self, label: int, holds: bool, function: dict[str, Any] | None = None, side: int | None = None
+    ) -> Certificate:
+        """Write down what was found, with all that it rests on.
+
+        Where the threat has steps, the certificate is about patches of the ``side`` that was proved, if any was.
+        """
         told = self.parameters()
-        threat = self.threat.describe()
-        return Certificate(holds, self.guarantee, label, threat, self.image, told["rule"], told.get("cover"), function)
+        threat = (Patch(side, side) if side else self.threat).describe()
+        proved = holds or bool(side)
+        return Certificate(proved, self.guarantee, label, threat, self.image, told["rule"], told.get("cover"), function)
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,8 @@ class Outcome:
     """What one defence did with one image; ``certified`` is None where no label was given.
 
     ``dissent`` counts the single masks that voted for another class than the answer. ``basis`` is what the answer rests
-    on, ``weakest`` where the proof is weakest, or where it failed, for rules that can tell.
+    on, ``weakest`` where the proof is weakest, or where it failed, for rules that can tell. Against patches of unknown
+    size, ``side`` is the largest for which it is certified, 0 for none.
     """
 
     label: int
@@ -107,6 +114,7 @@ class Outcome:
     certificate_passes: int
     basis: str = ""
     weakest: dict[str, Any] | None = None
+    side: int | None = None
 
     def right(self, label: int) -> bool:
         """Answered the true class, and without an alert."""
@@ -136,8 +144,7 @@ def examine(
         found = yield from together(_outcomes(defence, engine, store, truth) for defence in defences)
         return [[of_all[place] for of_all in found] for place in range(len(numbers))]
 
-    masks = len(engine.forward.masks)
-    passes = min(sum(defence.most_passes for defence in defences), 1 + masks * (masks + 1) // 2)
+    passes = sum(defence.most_passes for defence in defences)
     return engine.run(images, program, archive=archive, most_passes=passes)
 
 
@@ -150,14 +157,25 @@ def _outcomes(defence: AnyDefence, engine: Engine, store: VoteStore, labels: Int
     decisions, *proofs = yield from together(work)
     certified = proofs[0].holds.tolist() if proofs else [None] * store.pictures
     weakest = proofs[0].weakest if proofs else [None] * store.pictures
+    sides = proved_sides(defence.threat, proofs[0]) if proofs else [None] * store.pictures
     answering, proving = asked_marks(store, asked), asked_marks(store, proved)
     dissent = _dissent(store, answering, np.array([decision.label for decision in decisions]))
     cost = engine.classifier.cost
     counts = (dissent.tolist(), (cost * answering.sum(axis=1)).tolist(), (cost * proving.sum(axis=1)).tolist())
     return [
-        Outcome(one.label, one.alert, holds, dissents, answer, proof, one.basis, weak and weak.describe())
-        for one, holds, weak, dissents, answer, proof in zip(decisions, certified, weakest, *counts, strict=True)
+        Outcome(one.label, one.alert, holds, dissents, answer, proof, one.basis, weak and weak.describe(), side)
+        for one, holds, weak, side, dissents, answer, proof in zip(
+            decisions, certified, weakest, sides, *counts, strict=True
+        )
     ]
+
+
+def proved_sides(threat: Threat, proofs: Proofs) -> Sequence[int | None]:
+    """The side of the largest patch that is proved for each picture, 0 for none; None where there is but one threat."""
+    if proofs.steps is None:
+        return [None] * len(proofs.holds)
+    sides = [0, *(patch.height for patch in threat.steps)]
+    return [sides[step] for step in proofs.steps.tolist()]
 
 
 def noted(asking: Asking[T], asked: list[Ask]) -> Asking[T]:

@@ -180,7 +180,7 @@ class Defence:
         outcomes = [Outcome(**row["defences"][self.defence.name]) for row in rows]
         functions = {batch: self.engine.describe(batch) for batch in {row["batch"] for row in rows}}
         certificates = tuple(
-            self.defence.certificate(row["label"], bool(outcome.certified), functions[row["batch"]])
+            self.defence.certificate(row["label"], bool(outcome.certified), functions[row["batch"]], outcome.side)
             for row, outcome in zip(rows, outcomes, strict=True)
         )
         header = run_header(self.engine, dataset, [self.defence])

@@ -93,7 +93,7 @@ class Engine:
     only while the votes in memory stay below ``memory`` bytes (a GiB, or an eighth of a GPU's), however many masks
     there are; those of one cohort may come on top. On a GPU, rules look at the votes of one batch while the next ones
     are computed. ``cohort`` is the most images that rules look at together (1 on a CPU, 128 on a GPU), ``together``
-    the most masks that one pass hides.
+    the most masks that one pass hides (two for each patch of the threat).
     ``tried`` has the shapes of batch in which masked views were tried among strangers.
     """
 
@@ -105,7 +105,7 @@ class Engine:
         fill: Colour | None = None,
         memory: int | None = None,
         cohort: int | None = None,
-        together: int = 2,
+        together: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         if classifier.piecewise and covers:
@@ -116,7 +116,8 @@ class Engine:
         self.classifier, self.progress = classifier, progress
         self.memory = _room_for_votes(classifier.device) if memory is None else memory
         self.fill: Colour = classifier.fill if fill is None else fill
-        self.forward = Forward(classifier, covers, self.fill, together)
+        most = max((2 * cover.threat.count for cover in covers), default=2)
+        self.forward = Forward(classifier, covers, self.fill, most if together is None else together)
         masks = self.forward.masks
         self.passes = Passes(len(masks))
         self._ballots = {cover: Ballot(cover, self.passes, masks.index(cover)) for cover in covers}

@@ -28,7 +28,7 @@ MEASURES = {
 VALUES = {column.key: column.value for column in COLUMNS if column.key in MEASURES}
 AXES: dict[str, tuple[str, Callable[[Entry], float | None]]] = {
     "mask": ("mask side (pixels)", lambda e: e.measured.mask[0] if e.measured.mask else None),
-    "patch": ("patch side (pixels)", lambda e: e.measured.patch[0]),
+    "patch": ("patch side (pixels)", lambda e: e.measured.threat.boxes_on(e.measured.image)[0][0]),
     "k": ("fold k (masks that cover each place)", lambda e: e.declared.k),
     "answer": ("passes to answer, mean", lambda e: e.measured.answer_passes),
     "proof": ("passes to prove one certified image", lambda e: e.measured.proved_passes),

@@ -162,7 +162,8 @@ class Trial:
         singles = {mask.footprint(self.image) for defence in defences for mask in defence.cover.masks}
         pairs: dict[Cover, int] = {}
         for defence in defences:
-            pairs[defence.cover] = max(pairs.get(defence.cover, 0), defence.rule.most_pairs(defence.cover))
+            more = defence.rule.most_passes(defence.cover) - len(defence.cover)
+            pairs[defence.cover] = max(pairs.get(defence.cover, 0), more)
         return len(singles) + 1, sum(pairs.values())
 
     def engine(self, classifier: Classifier) -> Engine:

@@ -20,10 +20,18 @@ class Cells:
     """Every location belongs to exactly one cell; ``masks[c, g]`` is the mask of grid ``g`` that hides all of ``c``.
 
     ``boxes [cells, 4]`` are the cells' locations: first and last row, first and last column, the last ones excluded.
+    They are locations of the patch of number ``patches[c]``, where there are patches of several sizes.
     """
 
     masks: IntArray
     boxes: IntArray
+    patches: IntArray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Cells]) -> Cells:
+        """Those of several patches, numbered in this order."""
+        masks, boxes = (np.concatenate([getattr(part, key) for part in parts]) for key in ("masks", "boxes"))
+        return cls(masks, boxes, np.repeat(np.arange(len(parts)), [len(part) for part in parts]))
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -50,7 +58,7 @@ def find_cells(image: Size, patch: Patch, grids: Sequence[Sequence[Mask]]) -> Ce
         for column in bands_x
     ]
     boxes = [(*cuts_y[y : y + 2], *cuts_x[x : x + 2]) for y in range(len(bands_y)) for x in range(len(bands_x))]
-    return Cells(np.array(masks, dtype=np.int64), np.array(boxes, dtype=np.int64))
+    return Cells(np.array(masks, dtype=np.int64), np.array(boxes, dtype=np.int64), np.zeros(len(boxes), dtype=np.int64))
 
 
 def _by_runs(grid: Sequence[Mask], image: Size) -> dict[tuple[Run, Run], int]:

@@ -146,7 +146,7 @@ def photo_exhibition(run: Run, album: Album, count: int) -> Exhibition:
         photo, outcome = seen_photo(run, row, album), row["defences"][defence]
         proved, about = bool(outcome.get("certified")), shortfall(run, row, defence, album.class_name)
         if outcome.get("weakest"):
-            photo = _with_weakest(photo, outcome["weakest"], run.threat(defence).boxes[0], proved)
+            photo = _with_weakest(photo, outcome["weakest"], _box(run, defence), proved)
             about = weak_point(outcome["weakest"], proved, level_masks(run.cover(defence))) if proved else about
         elif proved:
             photo, about = _with_patch(photo, covers[defence], row["image"])
@@ -170,7 +170,14 @@ def _photo_words(run: Run, picks: Sequence[tuple[Row, str, str]]) -> str:
 
 def _with_weakest(photo: Image.Image, weakest: Row, patch: Size, proved: bool) -> Image.Image:
     """A photo with frames where its proof is weakest, or where it failed."""
-    return with_frames(photo, [patches_in(place, patch) for place in weakest["places"]], BLUE if proved else RED)
+    sizes = weakest.get("sizes", [patch] * len(weakest["places"]))
+    frames = [patches_in(place, size) for place, size in zip(weakest["places"], sizes, strict=True)]
+    return with_frames(photo, frames, BLUE if proved else RED)
+
+
+def _box(run: Run, defence: str) -> Size:
+    """The size of the patch, or of the first of many shapes."""
+    return run.threat(defence).boxes_on(run.image(defence))[0]
 
 
 def _with_patch(photo: Image.Image, cover: Cover | None, name: str) -> tuple[Image.Image, str]:
@@ -274,7 +281,7 @@ def _attack_card(attack: Run, row: Row, clean: Image.Image | None, album: Album)
     framed = picture
     if corner:
         place = (corner[0], corner[0] + 1, corner[1], corner[1] + 1)
-        framed = with_frames(picture, [patches_in(place, attack.threat(defence).boxes[0])])
+        framed = with_frames(picture, [patches_in(place, _box(attack, defence))])
     pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
     said = f"answers {album.class_name(row['answer'])}{', with an alert' if row['alert'] else ''}"
     tone = "wrong" if row["broken"] else "alert" if row["alert"] else "unproved"

@@ -25,6 +25,7 @@ from certmask.geometry.shapes import position_spans
 from certmask.report.drawing import RED, patches_in, save_figure
 from certmask.report.plots import BLUE, NAME, ORANGE
 from certmask.report.reasons import weak_point
+from certmask.threat import Patch
 
 DOUBT, PLAIN = "#f7f7f7", "#8fb8d8"
 COLOURS = LinearSegmentedColormap.from_list("sureness", [ORANGE, DOUBT, BLUE])
@@ -62,25 +63,33 @@ class Map:
     def territory(self) -> IntArray:
         """The place that each location of the patch belongs to, ``[rows, columns]``.
 
-        Where every mask is a place, a location may belong to several: it is the least sure one's.
+        A location may belong to several, where every mask is a place or there are several patches: it is the least sure
+        one's.
         """
-        found = np.zeros(self.cover.patch.positions(self.cover.image), dtype=np.int64)
-        leads, masks = self.leads, [place.masks for place in self.places]
-        for number in sorted(range(len(masks)), key=lambda n: (len(masks[n]), -leads[n])):
-            found[self._locations(self.places[number])] = number
+        found = np.zeros(self.patch.positions(self.cover.image), dtype=np.int64)
+        leads, juries = self.leads, [0 if self.cover.levels else len(place.masks) for place in self.places]
+        shown = [n for n, place in enumerate(self.places) if self.cover.patches[place.patch] == self.patch]
+        for number in sorted(shown, key=lambda n: (juries[n], -leads[n])):
+            for locations in self._locations(self.places[number]):
+                found[locations] = number
         return found
 
-    def _locations(self, place: Place) -> Any:
+    @property
+    def patch(self) -> Patch:
+        """The largest patch, where the threat has several sizes: the others are not shown."""
+        return max(self.cover.patches, key=lambda patch: (patch.height * patch.width, -abs(patch.height - patch.width)))
+
+    def _locations(self, place: Place) -> list[Any]:
         """Where a patch is that a place's masks hide; larger juries, painted later, take their districts from it."""
         if self.cover.levels:
-            top, bottom, left, right = place.box
-            return np.s_[top:bottom, left:right]
-        (rows, columns), patch, image = self.cover.patch.positions(self.cover.image), self.cover.patch, self.cover.image
+            return [np.s_[top:bottom, left:right] for top, bottom, left, right in place.boxes]
+        (rows, columns), patch, image = self.patch.positions(self.cover.image), self.patch, self.cover.image
         masks = [self.cover.masks[number] for number in place.masks]
-        return np.ix_(
+        hidden = np.ix_(
             np.all([_within(mask.rows(image), patch.height, rows) for mask in masks], axis=0),
             np.all([_within(mask.columns(image), patch.width, columns) for mask in masks], axis=0),
         )
+        return [hidden]
 
     @property
     def looks(self) -> IntArray:
@@ -101,7 +110,7 @@ def draw_map(photo: Image.Image, shown: Map, names: Sequence[str], title: str, p
     """Left: the model's input and where the proof is weakest. Right: how sure every place is of the answer."""
     figure = Figure(figsize=(10, 6.1), layout="constrained")
     left, right = figure.subplots(1, 2)
-    patch = shown.cover.patch
+    patch = shown.patch
     left.imshow(photo, extent=_extent(photo))
     left.set_title(f"the model's input; dotted: the size of the patch, {patch.height}×{patch.width}", fontsize=NOTE)
     left.add_patch(Rectangle((4, 4), patch.width, patch.height, fill=False, edgecolor="white", lw=1.5))
@@ -122,7 +131,7 @@ def paint_map(axes: Axes, photo: Image.Image, shown: Map) -> None:
 
     White lines part places that different masks settled, black ones where they were looked at closer.
     """
-    patch, territory = shown.cover.patch, shown.territory
+    patch, territory = shown.patch, shown.territory
     rows, columns = territory.shape
     top, left = (patch.height - 1) / 2, (patch.width - 1) / 2
     axes.imshow(photo.convert("L"), cmap="gray", vmin=-PALE, vmax=255, extent=_extent(photo))
@@ -155,7 +164,8 @@ def _mark_weakest(axes: Axes, shown: Map) -> None:
     """A frame around all that a patch at the weakest place may cover; a pair's frames are joined."""
     if shown.weakest is None:
         return
-    frames = [patches_in(box, shown.cover.patch.size) for box in shown.weakest.places]
+    sizes = shown.weakest.sizes or (shown.patch.size,) * len(shown.weakest.places)
+    frames = [patches_in(box, size) for box, size in zip(shown.weakest.places, sizes, strict=True)]
     centres = [((left + right) / 2, (top + bottom) / 2) for left, top, right, bottom in frames]
     for colour, width in (("white", 3.6), (RED, 1.8)):
         axes.plot(*zip(*centres, strict=True), color=colour, lw=width - 0.6)

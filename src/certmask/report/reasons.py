@@ -40,7 +40,7 @@ def level_masks(cover: Row | None) -> list[list[int]]:
 
 def weak_point(weakest: Row, proved: bool, levels: Sequence[Sequence[int]]) -> str:
     """Where a proof is weakest, or fails, and by how much; ``levels`` are the masks' sizes, coarse to fine."""
-    where = "place" if len(weakest["places"]) == 1 else "pair of places"
+    where = {1: "place", 2: "pair of places"}.get(len(weakest["places"]), "set of places")
     lead, level = f"{weakest['lead']:.2f}".replace("-", "−"), weakest["level"]
     said = f"the proof {'is weakest' if proved else 'fails'} at this {where} (lead {lead}"
     if level >= len(levels):

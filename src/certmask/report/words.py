@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 
 from certmask.certificate import Guarantee
 from certmask.results.columns import AttackFigures, Figures
 from certmask.results.kinds import percent
 from certmask.results.run import Run
 from certmask.results.statistics import Share
+from certmask.threat import Patch
 
 LIMITS = (
     "Nothing here speaks of two patches, of a larger patch or another shape, of a patch on the photo before it was "
@@ -39,9 +41,12 @@ def _images(run: Run) -> str:
 
 def _threats(lines: Sequence[Figures]) -> str:
     found = []
-    for (height, width), (tall, wide) in dict.fromkeys((line.patch, line.image) for line in lines):
-        share = 100 * height * width / (tall * wide)
-        found.append(f"one {height}×{width} patch ({share:.1f} % of {tall}×{wide})")
+    for threat, image in dict.fromkeys((line.threat, line.image) for line in lines):
+        if threat == Patch(*threat.boxes_on(image)[0]):
+            share = 100 * prod(threat.boxes_on(image)[0]) / prod(image)
+            found.append(f"one {threat.label} patch ({share:.1f} % of {image[0]}×{image[1]})")
+        else:
+            found.append(threat.on(image))
     return "; ".join(found)
 
 

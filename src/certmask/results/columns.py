@@ -18,7 +18,7 @@ from certmask.results.file import Row
 from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
 from certmask.results.run import Run
 from certmask.results.statistics import Contest, Share
-from certmask.threat import Size, Threat
+from certmask.threat import Patch, Size, Threat
 
 T = TypeVar("T")
 
@@ -61,9 +61,9 @@ class Figures:
         return self.clean.of
 
     @property
-    def patch(self) -> Size:
-        """The size of the threat's (first) box."""
-        return self.threat.boxes[0]
+    def patch(self) -> Size | None:
+        """The size of a patch, if it has one."""
+        return self.threat.size if isinstance(self.threat, Patch) else None
 
     def certified_as(self, guarantee: Guarantee) -> Share | None:
         """The certified share if it is of this kind: kinds never share a column."""
@@ -239,6 +239,7 @@ COLUMNS: list[Column[Figures]] = [
     Column("defence", WORDS, lambda f: f.defence, "defence", "", "defence"),
     Column("guarantee", WORDS, lambda f: f.guarantee.value),
     Column("image", EXTENT, lambda f: f.image),
+    Column("threat", WORDS, lambda f: f.threat.label),
     Column("patch", EXTENT, lambda f: f.patch),
     Column("mask", EXTENT, lambda f: f.mask),
     Column("clean_accuracy", SHARE, lambda f: f.clean, "clean accuracy", SHARES, "clean"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from certmask.rules.jury_hicert import JuryHiCert as JuryHiCert
     from certmask.rules.jury_recovery import JuryRecovery as JuryRecovery
     from certmask.rules.minority_reports import MinorityReports as MinorityReports
+    from certmask.rules.pair_detection import PairDetection as PairDetection
     from certmask.rules.patchcleanser import PatchCleanser as PatchCleanser
     from certmask.rules.published import Published as Published
     from certmask.rules.rule import Rule as Rule

@@ -39,6 +39,7 @@ class BandMasking(Rule):
         self.share = float(RobustMasking(1, share).threshold)
 
     def check(self, cover: Cover) -> None:
+        super().check(cover)
         if cover.tiling != BANDS:
             raise CoverError(
                 f"expected a cover of bands, such as band_cover, got {cover}: windows are runs of bands here, and "

@@ -12,7 +12,7 @@ from certmask.covers import Cover
 from certmask.errors import CertmaskError, CoverError
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, Leads
-from certmask.rules.levels import Levels, PoolsOf, jury_levels
+from certmask.rules.levels import Levels, PoolsOf, jury_levels, place_sets
 from certmask.rules.proof import Prover
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_of
 from certmask.rules.rule import Asking, Rule
@@ -64,6 +64,8 @@ class JuryRule(Rule):
         self.pooled = pooled
 
     def check(self, cover: Cover) -> None:
+        if (cover.threat.count > 1 or cover.threat.steps) and not cover.levels:
+            raise CoverError(f"expected a cover of levels against {cover.threat}, such as zoom_cover, got {cover}")
         levels = len(jury_levels(cover, self.pairs))
         for thresholds in (self.thresholds, self.claim_thresholds):
             if isinstance(thresholds, tuple) and len(thresholds) < levels - 1:
@@ -91,23 +93,20 @@ class JuryRule(Rule):
 
     def places(self, votes: Votes) -> Asking[list[tuple[Place, ...]]]:
         levels, (claims, at, _) = self.levels(votes), (yield from self.judged_places(votes))
-        leads = np.empty(len(claims))
+        count, leads = levels.hypotheses, np.empty(len(claims))
         for level in np.unique(at).tolist():
             (own,) = np.nonzero(at == level)
-            pools = Pools(own // levels.places, levels.claim_pools(own % levels.places, level))
+            pools = Pools(own // count, levels.claim_pools(own % count, level))
             leads[own] = judged(self.aggregate, votes, pools).low / pools.sizes
-        boxes, said = levels.boxes.tolist(), zip(claims.tolist(), leads.tolist(), at.tolist(), strict=True)
-        found = [
-            Place(tuple(boxes[n % levels.places]), levels.jury(n % levels.places, level), claim, lead, level)
-            for n, (claim, lead, level) in enumerate(said)
-        ]
-        return [tuple(found[n : n + levels.places]) for n in range(0, len(found), levels.places)]
+        said = zip(claims.tolist(), leads.tolist(), at.tolist(), strict=True)
+        found = [levels.place(n % count, *one) for n, one in enumerate(said)]
+        return [tuple(found[n : n + count]) for n in range(0, len(found), count)]
 
     def judged_places(self, votes: Votes) -> Asking[Verdicts]:
         """``D(t)`` of every place of every picture, ``[pictures · places]``."""
         levels = self.levels(votes)
-        places = np.tile(np.arange(levels.places), votes.store.pictures)
-        pictures = np.repeat(votes.everyone, levels.places)
+        places = np.tile(np.arange(levels.hypotheses), votes.store.pictures)
+        pictures = np.repeat(votes.everyone, levels.hypotheses)
         bars = bars_of(self.claim_thresholds, levels)
         return (yield from self._verdicts(votes, pictures, places, levels.claim_pools, bars))
 
@@ -145,7 +144,8 @@ class JuryRule(Rule):
     def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:
         if not cover.levels:
             return cover.districts.all_juries
-        return [tuple(dict.fromkeys(masks)) for masks in cover.cells.masks.tolist()]
+        sets = place_sets(len(cover.cells), cover.threat.count)
+        return [tuple(dict.fromkeys(masks)) for masks in cover.cells.masks[sets].reshape(len(sets), -1).tolist()]
 
     def describe(self) -> dict[str, Any]:
         told = {"aggregate": self.aggregate.name, "thresholds": described(self.thresholds), "pooled": self.pooled}

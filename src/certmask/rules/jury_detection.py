@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from certmask.certificate import NO_CLASS, Decision, Guarantee
+from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.aggregates import Aggregate, Leads
 from certmask.rules.jury import JuryRule, Thresholds, bars_of
@@ -56,10 +57,10 @@ class JuryDetection(JuryRule):
         settled then have the verdict of the last look.
         """
         levels = self.levels(votes)
-        labels = np.full((votes.store.pictures, levels.places), NO_CLASS)
+        labels = np.full((votes.store.pictures, levels.hypotheses), NO_CLASS)
         leads, clear = np.zeros(labels.shape), np.zeros(labels.shape, dtype=bool)
         for level, bar in enumerate((*bars_of(self.claim_thresholds, levels), self.last)):
-            seen, at_once = clear.copy(), levels.places if level == 0 else FIRST_PLACES
+            seen, at_once = clear.copy(), levels.hypotheses if level == 0 else FIRST_PLACES
             while (left := ~seen & ~_split(labels, clear)[:, None]).any():
                 pictures, places = np.nonzero(_smallest(leads, left, at_once))
                 pools = Pools(pictures, levels.claim_pools(places, level))
@@ -68,6 +69,9 @@ class JuryDetection(JuryRule):
                 labels[here], clear[here], leads[here] = settled(self.aggregate, votes, pools, bar)
                 seen[here], at_once = True, 2 * at_once
         return labels, clear
+
+    def most_passes(self, cover: Cover) -> int:
+        return cover.sets(cover.threat.count) if cover.levels else len(cover)
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         return (yield from self.prover(votes, labels).detection(self.levels(votes), self.last))

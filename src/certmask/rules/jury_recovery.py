@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import comb
 from typing import Any
 
 from certmask.certificate import Decision, Guarantee
@@ -18,6 +19,10 @@ from certmask.votes import Votes
 
 DEFAULT_CLAIM_THRESHOLDS = (0.9, 0.2, 0.1)
 """The leads that settle a claim before the last level, where nobody says otherwise."""
+
+
+MOST_HYPOTHESES = 2_500
+"""More cannot duel with each other before their tables fill a memory."""
 
 
 class JuryRecovery(JuryRule):
@@ -63,8 +68,17 @@ class JuryRecovery(JuryRule):
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         return (yield from self.prover(votes, labels).recovery(self.levels(votes)))
 
-    def most_pairs(self, cover: Cover) -> int:
-        return cover.pairs("aligned" if cover.levels else self.pairs)
+    def check(self, cover: Cover) -> None:
+        super().check(cover)
+        hypotheses = comb(len(cover.cells), cover.threat.count) if cover.levels else len(cover.districts)
+        if hypotheses > MOST_HYPOTHESES:
+            raise CoverError(
+                f"expected levels under which at most {MOST_HYPOTHESES:,} hypotheses duel, got {hypotheses:,}: take "
+                "fewer masks per axis"
+            )
+
+    def most_passes(self, cover: Cover) -> int:
+        return cover.sets(2 * cover.threat.count) if cover.levels else len(cover) + cover.pairs(self.pairs)
 
     def describe(self) -> dict[str, Any]:
         told = {"pairs": self.pairs, "claim_thresholds": described(self.claim_thresholds)}

@@ -1,13 +1,15 @@
-"""Places, and the votes that judge them and pairs of them, level by level from coarse to fine."""
+"""Hypotheses about where patches are, and the votes that judge them and pairs of them, from coarse to fine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from certmask.certificate import Place, Weakest
 from certmask.covers import Cover
 from certmask.errors import CoverError
 from certmask.geometry import IntArray
@@ -32,52 +34,127 @@ class Level(NamedTuple):
 
 
 class Levels:
-    """Places, each hidden by every vote that judges it, and each pair of places by every vote that judges it.
+    """Hypotheses, each a set of places hidden by every vote that judges it, and so for each pair of hypotheses.
 
-    ``boxes [places, 4]`` say where they are. Where finer votes are ``pooled`` with the coarser ones, a pool has the
-    votes of all levels down to its own.
+    ``boxes [places, 4]`` say where places are. A hypothesis is where all patches are: a place if there is one patch,
+    as many different ones if there are several; fewer would be part of one of these. Two hypotheses are judged by votes
+    that hide the union of their places, and by nothing else: those with the same union share their verdict.
+    Where finer votes are ``pooled`` with the coarser ones, a pool has the votes of all levels down to its own.
     """
 
     def __init__(self, ballot: Ballot, levels: Sequence[Level], boxes: IntArray, pooled: bool = False) -> None:
         self.ballot, self.levels, self.boxes, self.pooled = ballot, levels, boxes, pooled
-        self.places = len(boxes)
+        cover = ballot.cover
+        self.sets = place_sets(len(boxes), cover.threat.count)
+        """The places of every hypothesis, ``[hypotheses, count]``."""
+        self.steps = len(cover.threat.steps)
+        """How many sizes of patches a picture may be certified for; none where it is one or nothing."""
+        self._steps = cover.cells.patches if self.steps else np.zeros(len(boxes), dtype=np.int64)
         self._singles = np.append(ballot.singles, NONE)
+        self._questions: dict[tuple[str, int | None], Questions] = {}
 
     def __len__(self) -> int:
         return len(self.levels)
 
-    def claim_pools(self, places: IntArray, level: int) -> IntArray:
-        """The passes that judge places ``[n]`` at a level: ``[n, members]``, filled up with -1."""
-        first = 0 if self.pooled else level
-        return np.concatenate([self._singles[one.juries[places]] for one in self.levels[first : level + 1]], axis=-1)
+    @property
+    def hypotheses(self) -> int:
+        """How many there are."""
+        return len(self.sets)
 
-    def jury(self, place: int, level: int) -> tuple[int, ...]:
-        """The masks whose votes judge a place at a level."""
-        levels = self.levels[0 if self.pooled else level : level + 1]
-        return tuple(dict.fromkeys(int(mask) for one in levels for mask in one.juries[place] if mask >= 0))
+    @property
+    def count(self) -> int:
+        """How many places a hypothesis has."""
+        return int(self.sets.shape[1])
 
-    def pair_pools(self, places: IntArray, level: int) -> IntArray:
-        """The passes that judge pairs of places ``[n, 2]`` at a level: ``[n, members]``, filled up with -1."""
-        levels = self.levels[0 if self.pooled else level : level + 1]
-        parts = [_combined(self.ballot, part, places) for one in levels for part in one.parts]
+    def claim_pools(self, hypotheses: IntArray, level: int) -> IntArray:
+        """The passes that judge hypotheses ``[n]`` at a level: ``[n, members]``, filled up with -1."""
+        if self.count > 1:
+            return self._set_pools(self.sets[hypotheses], level)
+        return np.concatenate([self._singles[one.juries[hypotheses]] for one in self._down_to(level)], axis=-1)
+
+    def jury(self, hypothesis: int, level: int) -> tuple[int, ...]:
+        """The masks whose votes judge a hypothesis at a level."""
+        juries = [one.juries[place] for one in self._down_to(level) for place in self.sets[hypothesis]]
+        return tuple(dict.fromkeys(int(mask) for jury in juries for mask in jury if mask >= 0))
+
+    def pair_pools(self, pairs: IntArray, level: int) -> IntArray:
+        """The passes that judge pairs of hypotheses ``[n, 2]`` at a level: ``[n, members]``, filled up with -1."""
+        if self.count > 1:
+            return self._set_pools(self.sets[pairs].reshape(*pairs.shape[:-1], -1), level)
+        parts = [_combined(self.ballot, part, pairs) for one in self._down_to(level) for part in one.parts]
         return np.concatenate(parts, axis=-1)
 
-    @cached_property
-    def claims(self) -> Questions:
-        """The questions about all places."""
-        return Questions(self.claim_pools, self.places, len(self))
+    def _set_pools(self, places: IntArray, level: int) -> IntArray:
+        """The passes that hide all of the places ``[n, places]``, one for each part of a level: ``[n, members]``."""
+        parts = [part for one in self._down_to(level) for part in one.parts]
+        return np.stack([self.ballot.numbers(part[places, 0]) for part in parts], axis=-1)
+
+    def place(self, hypothesis: int, claim: int, lead: float, level: int) -> Place:
+        """What a hypothesis claims, with this lead, settled at this level."""
+        own = self.sets[hypothesis]
+        boxes = tuple(tuple(box) for box in self.boxes[own].tolist())
+        return Place(boxes, self.jury(hypothesis, level), claim, lead, level, self._patch(int(own[0])))
+
+    def weakest(self, hypotheses: IntArray, lead: float, level: int) -> Weakest:
+        """Where hypotheses ``[n]`` are, settled with this lead at this level."""
+        places, cover = np.unique(self.sets[hypotheses]), self.ballot.cover
+        boxes = tuple(tuple(box) for box in self.boxes[places].tolist())
+        return Weakest(boxes, lead, level, tuple(cover.patches[self._patch(place)].size for place in places.tolist()))
+
+    def _patch(self, place: int) -> int:
+        """The number of the patch whose place it is, where patches differ in size."""
+        cover = self.ballot.cover
+        return int(cover.cells.patches[place]) if cover.levels else 0
+
+    def _down_to(self, level: int) -> Sequence[Level]:
+        return self.levels[0 if self.pooled else level : level + 1]
 
     @cached_property
     def opponents(self) -> IntArray:
-        """Every pair of places, ``[n, 2]``, the smaller one first."""
-        return np.stack(np.triu_indices(self.places, k=1), axis=1).astype(np.int64)
+        """Pairs of different hypotheses, ``[n, 2]``, the smaller one first: every union of two once."""
+        if self.count == 1:
+            return np.stack(np.triu_indices(self.hypotheses, k=1), axis=1).astype(np.int64)
+        return _unions(self.sets, len(self.boxes))
 
-    @cached_property
-    def duels(self) -> Questions:
-        """The questions about all pairs of places."""
-        return Questions(
-            lambda pairs, level: self.pair_pools(self.opponents[pairs], level), len(self.opponents), len(self)
-        )
+    def claims(self, step: int | None = None) -> Questions:
+        """The questions about all hypotheses, or about the places of one step; found once."""
+        if ("claims", step) not in self._questions:
+            asked = np.arange(self.hypotheses) if step is None else np.flatnonzero(self._steps == step)
+            self._questions["claims", step] = Questions(self.claim_pools, asked, len(self))
+        return self._questions["claims", step]
+
+    def duels(self, step: int | None = None) -> Questions:
+        """The questions about all pairs of hypotheses, or about pairs of places of which one is of this step."""
+        if ("duels", step) not in self._questions:
+            of_step = slice(None) if step is None else (self._steps[self.opponents] == step).any(axis=1)
+            asked = np.arange(len(self.opponents))[of_step]
+            self._questions["duels", step] = Questions(self._opponent_pools, asked, len(self))
+        return self._questions["duels", step]
+
+    def _opponent_pools(self, pairs: IntArray, level: int) -> IntArray:
+        return self.pair_pools(self.opponents[pairs], level)
+
+
+def place_sets(places: int, count: int) -> IntArray:
+    """All sets of so many different places, ``[sets, count]``, each in rising order; of fewer places, the whole."""
+    chosen = list(combinations(range(places), min(count, places)))
+    return np.array(chosen, dtype=np.int64)
+
+
+def _unions(sets: IntArray, places: int) -> IntArray:
+    """Two of the ``sets [n, count]`` for every union of two different ones, by their numbers, ``[m, 2]``.
+
+    A union in rising order begins with one and ends with the other.
+    """
+    count = sets.shape[1]
+    number = np.full((places,) * count, NONE, dtype=np.int64)
+    number[tuple(sets.T)] = np.arange(len(sets))
+    found = [np.empty((0, 2), dtype=np.int64)]
+    for size in range(count + 1, min(2 * count, places) + 1):
+        unions = place_sets(places, size)
+        ends = unions[:, :count], unions[:, size - count :]
+        found.append(np.stack([number[tuple(end.T)] for end in ends], axis=1))
+    return np.concatenate(found)
 
 
 class Questions:
@@ -85,15 +162,14 @@ class Questions:
 
     Two things are one question of a level if the votes on them are the same there and at all levels before. So every
     question has a parent in the level before, and those with one parent follow one another. ``pools`` gives the votes
-    of a level on things ``[n]``, ``[n, members]``.
+    of a level on things ``[n]``, ``[n, members]``; ``things`` are the numbers of those that are asked about.
     """
 
-    def __init__(self, pools: PoolsOf, things: int, levels: int) -> None:
-        self._pools = pools
-        everything = np.arange(things)
-        self.roots: IntArray = everything
-        """The question of the first level about each thing, ``[things]``."""
-        self._some = [everything]
+    def __init__(self, pools: PoolsOf, things: IntArray, levels: int) -> None:
+        self._pools, self.asked = pools, things
+        self.roots: IntArray = np.arange(len(things))
+        """The question of the first level about each thing that is asked about, ``[things]``."""
+        self._some = [things]
         """One thing of each question, level by level."""
         self._first: list[IntArray] = []
         """The first child of each question, and where those of the last one end, level by level."""
@@ -101,15 +177,15 @@ class Questions:
         if levels == 1:
             return
         self._some.clear()
-        parents = np.zeros(things, dtype=np.int64)
+        parents = np.zeros(len(things), dtype=np.int64)
         for level in range(levels):
-            keys = np.concatenate([parents[:, None], pools(everything, level)], axis=1)
+            keys = np.concatenate([parents[:, None], pools(things, level)], axis=1)
             _, some, numbers = np.unique(keys, axis=0, return_index=True, return_inverse=True)
             if level == 0:
                 self.roots = numbers.ravel()
             else:
                 self._first.append(np.searchsorted(parents[some], np.arange(len(self._some[-1]) + 1)))
-            self._some.append(some)
+            self._some.append(things[some])
             parents = numbers.ravel()
 
     def count(self, level: int) -> int:
@@ -144,8 +220,8 @@ def jury_levels(cover: Cover, pairs: str) -> tuple[Level, ...]:
     ``pairs`` says which masks of two districts a duel combines: ``all``, or ``aligned``, those of one grid.
     """
     if cover.levels:
-        columns = [tuple(cover.cells.masks[:, [grid]] for grid in grids) for grids in cover.level_grids]
-        return tuple(Level(np.concatenate(parts, axis=1), parts) for parts in columns)
+        levels = [cover.cells.masks[:, columns] for columns in cover.level_columns]
+        return tuple(Level(juries, tuple(np.hsplit(juries, juries.shape[1]))) for juries in levels)
     if pairs == "all":
         return (Level(cover.districts.juries, (cover.districts.juries,)),)
     if not cover.grids:

@@ -55,8 +55,8 @@ class PatchCleanser(Rule):
         prover = Prover(MeanProbability(), (), (), self.margin, votes, labels)
         return (yield from prover.recovery(_single_masks(votes.ballot)))
 
-    def most_pairs(self, cover: Cover) -> int:
-        return cover.pairs()
+    def most_passes(self, cover: Cover) -> int:
+        return len(cover) + cover.pairs()
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "challenger": self.challenger, "last_resort": self.last_resort}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,8 +60,10 @@ class Course:
     thing: IntArray
 
     @classmethod
-    def begun(cls, pictures: int) -> Course:
-        return cls(np.ones(pictures, bool), np.full(pictures, np.inf), np.zeros(pictures, int), np.zeros(pictures, int))
+    def begun(cls, pictures: BoolArray) -> Course:
+        """Nothing is asked yet; about some pictures, nothing will be."""
+        count = len(pictures)
+        return cls(pictures.copy(), np.full(count, np.inf), np.zeros(count, int), np.zeros(count, int))
 
     def note(self, pictures: IntArray, leads: Leads, level: int, things: IntArray) -> None:
         """Remember the smallest of these leads of each picture and of those before; of equals the first thing."""
@@ -89,20 +92,45 @@ class Prover:
     labels: IntArray
 
     def detection(self, levels: Levels, last: float = LAST) -> Asking[Proofs]:
-        """Whether every place claims the label, or nothing where the last level's lead does not exceed ``last``."""
-        course = Course.begun(len(self.labels))
-        yield from self.prove(levels.claims, self.claim_thresholds, course, last=last)
-        return _proofs(levels, course)
+        """Whether every hypothesis claims the label, or nothing where the last lead does not exceed ``last``."""
+        return (yield from self._by_steps(levels, partial(self._detection, levels, last)))
 
     def recovery(self, levels: Levels) -> Asking[Proofs]:
-        """Whether every place claims the label, and every pair of places, too."""
-        claims, duels = Course.begun(len(self.labels)), Course.begun(len(self.labels))
-        leads = yield from self.prove(levels.claims, self.claim_thresholds, claims)
+        """Whether every hypothesis claims the label, and every pair of them, too."""
+        return (yield from self._by_steps(levels, partial(self._recovery, levels)))
+
+    def _by_steps(self, levels: Levels, prove: Callable[[BoolArray, int | None], Asking[Proofs]]) -> Asking[Proofs]:
+        """The proof against the whole threat; where it has steps, from the last one down until one is proved.
+
+        For a step, the questions are about places of its size, and pairs of which one is: the other is of any size.
+        """
+        everyone = np.ones(len(self.labels), dtype=bool)
+        if not levels.steps:
+            return (yield from prove(everyone, None))
+        whole = yield from prove(everyone, levels.steps - 1)
+        proved = np.where(whole.holds, levels.steps, 0)
+        for step in reversed(range(levels.steps - 1)):
+            if (proved == 0).any():
+                found = yield from prove(proved == 0, step)
+                proved[found.holds] = step + 1
+        return whole._replace(steps=proved)
+
+    def _detection(self, levels: Levels, last: float, pictures: BoolArray, step: int | None) -> Asking[Proofs]:
+        course = Course.begun(pictures)
+        yield from self.prove(levels.claims(step), self.claim_thresholds, course, last=last)
+        return _proofs(levels, course)
+
+    def _recovery(self, levels: Levels, pictures: BoolArray, step: int | None) -> Asking[Proofs]:
+        claims, duels = Course.begun(pictures), Course.begun(pictures)
+        asked = levels.claims(step)
+        leads = yield from self.prove(asked, self.claim_thresholds, claims)
         duels.proved = claims.proved
         if duels.proved.any() and len(levels.opponents):
-            places = levels.claims.roots[levels.opponents[levels.duels.things(0)]]
-            sureness = leads[:, places[:, 0]] + leads[:, places[:, 1]]
-            yield from self.prove(levels.duels, self.duel_thresholds, duels, sureness)
+            known = np.zeros((len(leads), levels.hypotheses))
+            known[:, asked.asked] = leads[:, asked.roots]
+            both = levels.opponents[levels.duels(step).things(0)]
+            sureness = known[:, both[:, 0]] + known[:, both[:, 1]]
+            yield from self.prove(levels.duels(step), self.duel_thresholds, duels, sureness)
         return _proofs(levels, claims, duels)
 
     def prove(
@@ -178,11 +206,10 @@ def _proofs(levels: Levels, *courses: Course) -> Proofs:
     weakest: list[Weakest | None] = []
     for picture in range(len(courses[0].proved)):
         pairs, course = min(enumerate(courses), key=lambda one: float(one[1].lead[picture]))
-        thing = course.thing[picture]
-        boxes = levels.boxes[levels.opponents[thing] if pairs else [thing]].tolist()
-        lead, level = float(course.lead[picture]), int(course.level[picture])
-        found = Weakest(tuple(tuple(box) for box in boxes), lead, level)
-        weakest.append(found if lead < np.inf else None)
+        thing, lead = course.thing[picture], float(course.lead[picture])
+        hypotheses = levels.opponents[thing] if pairs else np.array([thing])
+        found = levels.weakest(hypotheses, lead, int(course.level[picture])) if lead < np.inf else None
+        weakest.append(found)
     return Proofs(courses[-1].proved, weakest)
 
 

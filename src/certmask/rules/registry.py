@@ -26,8 +26,9 @@ DEFAULT_PAIRS = "aligned"
 class Listed:
     """A rule as the command line calls it: its class in a file of this room, its idea, and what it is always told.
 
-    ``suits`` is the kind of cover that suits it best: one of several levels, ``zoom``; several masks per place,
-    ``many``; all but a band hidden by each, ``bands``; or a ``single`` mask per place.
+    ``suits`` is the kind of cover that suits it best: one of several levels, ``zoom``, or ``zoom-once`` where it judges
+    hypotheses, but no pairs of them; several masks per place, ``many``; all but a band hidden by each, ``bands``; or a
+    ``single`` mask per place.
     """
 
     option: str
@@ -67,14 +68,21 @@ REGISTER = (
         "jury_detection",
         "JuryDetection",
         "answer only if all places agree, judged by large masks, or small ones in doubt; else alert",
-        suits="zoom",
+        suits="zoom-once",
     ),
     Listed(
         "zoom-hicert",
         "jury_hicert",
         "JuryHiCert",
         "the same, and alert where a place is in doubt under the smallest masks, too (after HiCert, 2025)",
-        suits="zoom",
+        suits="zoom-once",
+    ),
+    Listed(
+        "pair-detection",
+        "pair_detection",
+        "PairDetection",
+        "answer only if all pairs of places agree, else alert: two patches wherever zoom recovers from one",
+        suits="zoom-once",
     ),
     Listed(
         "jury-recovery",

@@ -10,7 +10,7 @@ import numpy as np
 
 from certmask.certificate import NO_CLASS, Certificate, Decision, Guarantee, Place, Weakest, checked_margin
 from certmask.covers import Cover
-from certmask.errors import CertmaskError, VoteError
+from certmask.errors import CertmaskError, CoverError, VoteError
 from certmask.geometry import IntArray
 from certmask.passes import Ask
 from certmask.votes import BoolArray, Votes, incomplete
@@ -21,10 +21,15 @@ Asking = Generator[Ask, None, T]
 
 
 class Proofs(NamedTuple):
-    """Which pictures' guarantees were proved, and where that is weakest, for a rule that can tell."""
+    """Which pictures' guarantees were proved, and where that is weakest, for a rule that can tell.
+
+    Against a threat of several steps, ``steps`` counts those that are proved: the threat of that number, from 1 on, and
+    all before it.
+    """
 
     holds: BoolArray
     weakest: Sequence[Weakest | None]
+    steps: IntArray | None = None
 
 
 class Rule(ABC):
@@ -58,8 +63,10 @@ class Rule(ABC):
         holds = yield from self.certifying(votes, labels)
         return Proofs(holds, [None] * len(holds))
 
-    def check(self, cover: Cover) -> None:  # noqa: B027  (most rules take any cover)
-        """Raise if this rule's proof does not work with this cover."""
+    def check(self, cover: Cover) -> None:
+        """Raise if this rule's proof does not work with this cover: most know nothing of several patches or sizes."""
+        if cover.threat.count > 1 or cover.threat.steps:
+            raise CoverError(f"expected one patch of a known size for {self.name}, got {cover.threat}")
 
     @final
     def decide(self, votes: Votes) -> Decision:
@@ -75,16 +82,16 @@ class Rule(ABC):
         if not 0 <= label < votes.outputs.shape[1]:
             raise CertmaskError(f"expected a label from 0 to {votes.outputs.shape[1] - 1}, got {label}")
         (holds,) = answer(self.certifying(_of_one(votes), np.array([label])), votes)
-        threat, cover = votes.cover.patch.describe(), votes.cover
+        threat, cover = votes.cover.threat.describe(), votes.cover
         return Certificate(bool(holds), self.guarantee, label, threat, cover.image, self.describe(), cover.describe())
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters, as a results file records them."""
         return {"rule": self.name, "guarantee": self.guarantee.value, "margin": self.margin}
 
-    def most_pairs(self, cover: Cover) -> int:
-        """The most two-mask passes that a certificate takes; none for a rule of one round."""
-        return 0
+    def most_passes(self, cover: Cover) -> int:
+        """The most passes under masks that answering and proving take: one for each mask in a rule of one round."""
+        return len(cover)
 
     def hypotheses(self, cover: Cover) -> list[tuple[int, ...]]:
         """The masks that speak for each place where a patch may be, if it is there: one by one, unless juries do."""
@@ -102,7 +109,7 @@ class Rule(ABC):
         yield votes.ask(singles)
         heads = votes.heads(singles)
         return [
-            tuple(Place(box, (mask,), *said) for mask, (box, *said) in enumerate(zip(boxes, *of_all, strict=True)))
+            tuple(Place((box,), (mask,), *said) for mask, (box, *said) in enumerate(zip(boxes, *of_all, strict=True)))
             for of_all in zip(heads.labels.tolist(), heads.lead.tolist(), strict=True)
         ]
 

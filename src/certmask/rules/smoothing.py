@@ -47,6 +47,7 @@ class Smoothing(Rule):
         self.theta, self.exact = theta, exact
 
     def check(self, cover: Cover) -> None:
+        super().check(cover)
         hidden = hidden_by(cover)
         if 2 * int(hidden.sum(axis=1).min()) <= hidden.shape[1]:
             raise CoverError(
@@ -105,8 +106,8 @@ class Smoothing(Rule):
         first = outputs.argmax(dim=2) == labels[:, None]
         return first & (own > 0) & ((ahead > self.margin) if self.margin else (ahead >= 0))
 
-    def most_pairs(self, cover: Cover) -> int:
-        return len(cover.grids[0]) * len(cover.grids[1]) if cover.tiling == BLOCKS else 0
+    def most_passes(self, cover: Cover) -> int:
+        return len(cover.grids[0]) * len(cover.grids[1]) if cover.tiling == BLOCKS else len(cover)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "theta": self.theta, "exact": self.exact}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from certmask.certificate import NO_CLASS, Decision, Guarantee
+from certmask.covers import Cover
 from certmask.geometry import IntArray
 from certmask.rules.rule import Asking, Rule
 from certmask.votes import BoolArray, Votes
@@ -15,6 +16,9 @@ class Undefended(Rule):
 
     name = "undefended"
     guarantee = Guarantee.NONE
+
+    def check(self, cover: Cover) -> None:
+        """Whatever the threat, nothing is promised."""
 
     def deciding(self, votes: Votes) -> Asking[list[Decision]]:
         bare = votes.ballot.bare[None]
