@@ -23,7 +23,10 @@ from certmask.cli.options import (
     MaskOption,
     ModelOption,
     PairsOption,
+    PatchAreaOption,
+    PatchesOption,
     PatchOption,
+    PatchSizesOption,
     PooledOption,
     PrecisionOption,
     RuleOption,
@@ -50,6 +53,9 @@ def certify(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
+    patches: PatchesOption = 1,
+    patch_area: PatchAreaOption = None,
+    patch_sizes: PatchSizesOption = None,
     rule: RuleOption = None,
     defence: DefenceOption = None,
     levels: LevelsOption = None,
@@ -86,7 +92,7 @@ def certify(
     from certmask.certificate import Guarantee
     from certmask.certification import certify_run, recorded, run_margin
     from certmask.cli.choices import Choices, photos_for
-    from certmask.cli.console import err, figures_table, passes, progress_bar, waiting
+    from certmask.cli.console import err, passes, print_figures, progress_bar, waiting
     from certmask.cli.console import images as counted
     from certmask.cli.console import out as screen
     from certmask.cli.outputs import check_continued, check_folder
@@ -99,7 +105,7 @@ def certify(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta, share, slope,
+        stride, theta, share, slope, patches, patch_area, patch_sizes,
     )  # fmt: skip
     choices.check()
     check_continued(out)
@@ -131,7 +137,7 @@ def certify(
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     found = read_run(out)
-    screen.print(figures_table(figures(found), f"{counted(len(found.rows))}, {classifier.name}"))
+    print_figures(figures(found), f"{counted(len(found.rows))}, {classifier.name}")
     for one in defences:
         screen.print(f"  {one.name}: {one.guarantee.sentence}")
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""

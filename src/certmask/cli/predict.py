@@ -30,8 +30,11 @@ from certmask.cli.options import (
     MaskOption,
     ModelOption,
     PairsOption,
+    PatchAreaOption,
+    PatchesOption,
     PatchInPhotoOption,
     PatchOption,
+    PatchSizesOption,
     PooledOption,
     PrecisionOption,
     ShareOption,
@@ -60,6 +63,9 @@ def predict(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
+    patches: PatchesOption = 1,
+    patch_area: PatchAreaOption = None,
+    patch_sizes: PatchSizesOption = None,
     patch_in_photo: PatchInPhotoOption = None,
     before_jpeg: BeforeJpegOption = False,
     rule: Annotated[
@@ -112,7 +118,7 @@ def predict(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta, share, slope,
+        stride, theta, share, slope, patches, patch_area, patch_sizes,
     )  # fmt: skip
     if wanted and defence:
         raise UsageError("expected --patch-in-photo or a defence that is made for its patch, got both")

@@ -29,7 +29,7 @@ from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, check_begun, read_run
 from certmask.rules import Rule
 from certmask.rules.registry import REGISTER, option_name, rule_of
-from certmask.threat import Patch, Size, checked_patch
+from certmask.threat import Size, Threat, checked_patch, checked_threat
 from certmask.votes import Margin
 
 Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
@@ -59,7 +59,7 @@ def certify(
     model: Model,
     data: str | Path | Dataset | tuple[Tensor, Any] | Any,
     rules: Sequence[AnyRule] | AnyRule = RULES,
-    patch: Patch | Size | int | None = None,
+    patch: Threat | Size | int | None = None,
     *,
     cover: Cover | None = None,
     out: str | Path | None = None,
@@ -78,7 +78,8 @@ def certify(
         ``[n, 3, height, width]`` in [0, 1] and labels (and names), or a torch Dataset of pairs
     rules: names that the command line knows, or rules; those on local evidence take a network with a small receptive
         field, and have none but ``undefended`` beside them
-    patch: what the attacker may put on a picture; None takes a seventh of the input along each side
+    patch: what the attacker may put on a picture, ``32``, or any threat: ``Patch(32, 32, count=2)``,
+        ``AnyRectangle(1024)``, ``UpTo(48)``; None takes a seventh of the input along each side
     cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
     out: the results file, which is continued if it is there; None takes one in a new temporary folder
     images: only so many, evenly spaced
@@ -158,10 +159,10 @@ def _masked(covers: Sequence[Cover], wanted: dict[str, Rule | str], margin: Marg
 
 
 def _local(
-    classifier: Classifier, wanted: dict[str, AnyRule], patch: Patch | Size | int | None, margin: Margin
+    classifier: Classifier, wanted: dict[str, AnyRule], patch: Threat | Size | int | None, margin: Margin
 ) -> list[AnyDefence]:
     """Rules on the local evidence of a classifier; those by name are against the patch, with the margin."""
-    against = _against(classifier, patch)
+    against = checked_patch(_against(classifier, patch))
     made = [
         (name, rule if isinstance(rule, EvidenceRule) else local_rule(name, against, margin.evidence))
         for name, rule in wanted.items()
@@ -181,14 +182,14 @@ def _rule(rule: Rule | str, margin: Margin) -> Rule:
     return rule_of(rule, **sure)
 
 
-def _cover(classifier: Classifier, patch: Patch | Size | int | None, rule: Rule | str) -> Cover:
+def _cover(classifier: Classifier, patch: Threat | Size | int | None, rule: Rule | str) -> Cover:
     bare = rule_of(rule).guarantee is Guarantee.NONE
     return cover_for(classifier, _against(classifier, patch), REGISTER[0].option if bare else rule)
 
 
-def _against(classifier: Classifier, patch: Patch | Size | int | None) -> Patch:
-    """The patch that was named, else one that suits the model's input."""
-    return default_patch(classifier.size) if patch is None else checked_patch(patch)
+def _against(classifier: Classifier, patch: Threat | Size | int | None) -> Threat:
+    """The threat that was named, else a patch that suits the model's input."""
+    return default_patch(classifier.size) if patch is None else checked_threat(patch)
 
 
 def _classifier(model: Model, options: dict[str, Any], local: bool) -> Classifier:

@@ -24,6 +24,20 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class SizeFigures:
+    """The images that a defence which is not told the size of a patch certifies for this size, or a larger one."""
+
+    defence: str
+    guarantee: Guarantee
+    side: int
+    certified: Share
+
+    def certified_as(self, guarantee: Guarantee) -> Share | None:
+        """The share if it is of this kind."""
+        return self.certified if self.guarantee is guarantee else None
+
+
+@dataclass(frozen=True)
 class Figures:
     """One defence over all images of a run.
 
@@ -55,6 +69,7 @@ class Figures:
     pass_milliseconds: float | None
     levels: int
     bases: Mapping[str, Share]
+    sizes: Sequence[SizeFigures] = ()
 
     @property
     def images(self) -> int:
@@ -108,6 +123,7 @@ def _figures(run: Run, defence: str) -> Figures:
         pass_milliseconds=run.pass_milliseconds,
         levels=len(cover.get("levels", ())) if cover else 0,
         bases=_bases(found),
+        sizes=_sizes(run, defence) if proves else (),
     )
 
 
@@ -116,6 +132,15 @@ def _certified_quiet(run: Run, defence: str) -> Share | None:
     if run.guarantee(defence) is not Guarantee.DETECTION:
         return None
     return Share(sum(is_certified(row, defence) and is_right(row, defence) for row in run.rows), len(run.rows))
+
+
+def _sizes(run: Run, defence: str) -> list[SizeFigures]:
+    """One entry for every size that a patch may have, from small to large; none where the size is known."""
+    sides = [row["defences"][defence].get("side", 0) for row in run.rows]
+    return [
+        SizeFigures(defence, run.guarantee(defence), own, Share(sum(side >= own for side in sides), len(sides)))
+        for own in (patch.height for patch in run.threat(defence).steps)
+    ]
 
 
 def _bases(found: Sequence[Row]) -> dict[str, Share]:
@@ -230,6 +255,16 @@ BASIS_COLUMNS: list[Column[Figures]] = [
     Column("majority_answers", SHARE, lambda f: f.bases.get("majority"), "majority", RESTS),
 ]
 """What the answers of a defence rest on; in a table of their own where they are shown."""
+
+SIZE_COLUMNS: list[Column[SizeFigures]] = [
+    Column("defence", WORDS, lambda s: s.defence, "defence", "", "defence"),
+    Column("side", COUNT, lambda s: s.side, "patch side", "", "patch\nside"),
+    Column("certified_recovery", SHARE, lambda s: s.certified_as(Guarantee.RECOVERY), "certified recovery",
+           "share of images, %", "certified\nrecovery"),
+    Column("certified_detection", SHARE, lambda s: s.certified_as(Guarantee.DETECTION), "certified detection",
+           "share of images, %", "certified\ndetection"),
+]  # fmt: skip
+"""A patch whose size the defence is not told: the share that is certified for each size, from one run."""
 
 SHARES, PASSES, TIMES = "share of images, %", "passes per image", "ms per image, estimated"
 COLUMNS: list[Column[Figures]] = [

@@ -21,7 +21,7 @@ Shape = Mapping[str, type]
 MODEL: Shape = {"name": str, "precision": str, "size": list}
 DATA: Shape = {"name": str, "images": int}
 RULE: Shape = {"rule": str, "guarantee": str}
-COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold": list, "masks": int}
+COVER: Shape = {"tiling": str, "image": list, "mask": list, "fold": list, "masks": int}
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
@@ -182,8 +182,9 @@ def _check_defence(defence: Any, where: str) -> None:
     if defence["rule"]["guarantee"] not in [g.value for g in Guarantee]:
         raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} for {where}")
     if defence.get("cover") is not None:
-        _check(defence["cover"], COVER, f"the cover of {where}")
-        _check_sizes(defence["cover"], ("image", "patch", "mask", "fold"), where)
+        cover = defence["cover"]
+        _check(cover, COVER if "threat" in cover else {**COVER, "patch": list}, f"the cover of {where}")
+        _check_sizes(cover, [key for key in ("image", "patch", "mask", "fold") if key in cover], where)
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
     try:
@@ -210,6 +211,7 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
         _check_basis(outcome, f"{name!r} in {where}")
+        _check_side(outcome, defence, f"{name!r} in {where}")
         # No patch at all is one of the attacks that a certificate speaks of.
         answer = Decision(outcome["label"], outcome["alert"])
         alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
@@ -231,8 +233,20 @@ def _check_basis(outcome: Row, where: str) -> None:
         _check(weakest, WEAKEST, f"the weakest place of {where}")
         places, lead = weakest["places"], weakest.get("lead")
         boxes = all(isinstance(box, list) and len(box) == 4 and all(_fits(e, int) for e in box) for box in places)
-        if not boxes or len(places) not in (1, 2) or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
-            raise ResultsError(f"expected one or two boxes and a lead as the weakest place of {where}, got {weakest!r}")
+        sizes = weakest.get("sizes", places)
+        known = boxes and places and isinstance(sizes, list) and len(sizes) == len(places)
+        if not known or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
+            raise ResultsError(f"expected boxes and a lead as the weakest place of {where}, got {weakest!r}")
+
+
+def _check_side(outcome: Row, defence: Row, where: str) -> None:
+    """A patch of unknown size: certified for one of the sizes, or for none; for the largest, for all."""
+    steps = threat_from(defence["threat"]).steps
+    if not steps or "certified" not in outcome or outcome["certified"] is None:
+        return
+    sides = [0, *(patch.height for patch in steps)]
+    if outcome.get("side") not in sides or outcome["certified"] != (outcome["side"] == sides[-1]):
+        raise ResultsError(f"expected a certified side among {sides} for {where}, got {outcome.get('side')!r}")
 
 
 def _check_answer(fields: Row, key: str, where: str) -> None:
