@@ -23,7 +23,7 @@ from certmask.rules import Rule, Smoothing
 from certmask.rules.rule import answer
 from certmask.rules.smoothing import hidden_by
 from certmask.threat import Patch
-from certmask.votes import Votes, VoteStore
+from certmask.votes import BoolArray, Votes, VoteStore
 
 torch.set_num_threads(1)
 
@@ -58,13 +58,13 @@ def touched_by(cover: Cover) -> list[set[int]]:
     views = [(m,) for m in cover.masks] if cover.tiling != "blocks" else [
         (cover.masks[i], cover.masks[j]) for i, j in product(*cover.grids)
     ]  # fmt: skip
-    shown = np.ones((len(views), *cover.image), dtype=bool)
+    shown: BoolArray = np.ones((len(views), *cover.image), dtype=bool)
     for seen, masks in zip(shown, views, strict=True):
         for mask in masks:
             for (top, bottom), (left, right) in product(mask.rows(cover.image), mask.columns(cover.image)):
                 seen[top:bottom, left:right] = False
     for axis, side in enumerate(cover.patch.size, start=1):
-        shown = sliding_window_view(shown, side, axis=axis).any(axis=-1)
+        shown = np.asarray(sliding_window_view(shown, side, axis=axis).any(axis=-1))
     return [set(np.flatnonzero(place).tolist()) for place in shown.reshape(len(views), -1).T]
 
 
