@@ -152,9 +152,7 @@ def complete(request: pytest.FixtureRequest) -> tuple[Engine, Tensor, list[Votes
 
 
 @pytest.mark.parametrize("rule", [Published(), JuryDetection(), JuryRecovery(), PatchCleanser(), PatchCleanser(True)])
-def test_live_outcomes_equal_those_on_complete_votes(
-    rule: Rule, complete: tuple[Engine, Tensor, list[Votes]]
-) -> None:
+def test_live_outcomes_equal_those_on_complete_votes(rule: Rule, complete: tuple[Engine, Tensor, list[Votes]]) -> None:
     """Early exits change the number of passes, never the decision or the certificate."""
     engine, images, seen = complete
     labels = engine.classifier(images).argmax(dim=1).tolist()
