@@ -192,7 +192,7 @@ class Cover:
     def mask_patches(self) -> IntArray:
         """The number of a patch that each mask can hide, ``[masks]``: the first, where there are several."""
         hides = [[_reach(mask, patch, self.image) is not None for patch in self.patches] for mask in self.masks]
-        return np.argmax(hides, axis=1)
+        return np.asarray(np.argmax(hides, axis=1), dtype=np.int64)
 
     @property
     def place_patches(self) -> IntArray:

@@ -63,8 +63,10 @@ def svg_plot(draw: Callable[..., Figure], *shown: Any) -> bytes:
         figure = draw(*shown)
         FigureCanvasSVG(figure)
         figure.set_dpi(SVG_DPI)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        layout = figure.get_layout_engine()
+        if layout is not None:
+            layout.execute(figure)
+            figure.set_layout_engine(None)
         for axes in figure.axes:
             left, bottom, width, height = (round(edge, 9) for edge in axes.get_position().bounds)
             axes.set_position((left, bottom, width, height))
