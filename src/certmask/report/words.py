@@ -10,10 +10,12 @@ from certmask.results.columns import AttackFigures, Figures
 from certmask.results.kinds import percent
 from certmask.results.run import Run
 from certmask.results.statistics import Share
+from certmask.threat import PhotoPatch
 
 LIMITS = (
     "Nothing here speaks of two patches, of a larger patch or another shape, of a patch on the photo before it was "
-    "resized, or of another function: other weights, precision, batch shape, fill colour, masks or preprocessing."
+    "resized unless that is the threat, or of another function: other weights, precision, batch shape, fill colour, "
+    "masks or preprocessing."
 )
 
 
@@ -24,8 +26,14 @@ def setting(run: Run, lines: Sequence[Figures]) -> str:
     place = f", {model['device']}" if model.get("device") else ""
     return (
         f"{model['name']} ({model['precision']}{place}), {done} of {data['name']}. "
-        f"Threat: {_threats(lines)}, with any content, anywhere on the model's input."
+        f"Threat: {_threats(lines)}, with any content, anywhere {_whereon(lines)}."
     )
+
+
+def _whereon(lines: Sequence[Figures]) -> str:
+    if not any(isinstance(line.threat, PhotoPatch) for line in lines):
+        return "on the model's input"
+    return "in its file; each certificate is against what that reaches in the model's input"
 
 
 def caption(run: Run, lines: Sequence[Figures]) -> str:
@@ -39,9 +47,12 @@ def _images(run: Run) -> str:
 
 def _threats(lines: Sequence[Figures]) -> str:
     found = []
-    for (height, width), (tall, wide) in dict.fromkeys((line.patch, line.image) for line in lines):
-        share = 100 * height * width / (tall * wide)
-        found.append(f"one {height}×{width} patch ({share:.1f} % of {tall}×{wide})")
+    for threat, patch, (tall, wide) in dict.fromkeys((line.threat, line.input_patch, line.image) for line in lines):
+        if patch is None:
+            found.append(str(threat).replace("any", "one", 1))
+            continue
+        share = 100 * patch[0] * patch[1] / (tall * wide)
+        found.append(f"one {patch[0]}×{patch[1]} patch ({share:.1f} % of {tall}×{wide})")
     return "; ".join(found)
 
 
@@ -93,13 +104,17 @@ def cautions(run: Run) -> list[str]:
     missing = run.data["images"] - len(run.rows)
     if missing > 0:
         found.append(f"The run is not finished: {missing:,} images are still to come.")
-    masked = [name for name in run.defences if run.cover(name) and run.guarantee(name).proved]
+    covered = [name for name in run.defences if run.cover(name) or any("cover" in one for one in run.classes(name))]
+    masked = [name for name in covered if run.guarantee(name).proved]
     if masked:
         found.append(_margin(min(float(run.defences[name]["rule"].get("margin", 0.0)) for name in masked)))
     batch = run.model.get("batch")
     others = Counter(row["batch"] for row in run.rows if row.get("batch", batch) != batch)
     found += [f"{count:,} images ran with batch {size}, not {batch}: their certificates are for that function."
               for size, count in sorted(others.items(), key=str)]  # fmt: skip
+    unmet = sum("photo" in row and row["photo"].get("threat", row) is None for row in run.rows)
+    if unmet:
+        found.append(f"In {unmet:,} photos the patch reaches too much of the input: nothing could be proved there.")
     return found
 
 

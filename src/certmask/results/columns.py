@@ -15,10 +15,10 @@ from certmask.covers.cover import cover_text
 from certmask.errors import ResultsError
 from certmask.results.clusters import is_certified, is_right
 from certmask.results.file import Row
-from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
+from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, PERCENT, SHARE, WORDS, Kind
 from certmask.results.run import Run
 from certmask.results.statistics import Contest, Share
-from certmask.threat import Size, Threat
+from certmask.threat import PhotoPatch, Size, Threat
 
 T = TypeVar("T")
 
@@ -30,7 +30,8 @@ class Figures:
     None stands where there is no such figure: a rule that promises nothing certifies nothing and needs no masks, and
     another defence may have none. ``certified_quiet`` are images that a rule of detection certifies and answers rightly
     without an alert. Times are estimates: passes, times the run's mean time of one pass. ``bases`` has the share of
-    answers that rest on each basis, for rules that recorded it.
+    answers that rest on each basis, for rules that recorded it. ``photo_share`` is the side of the largest square patch
+    in the stored photo that the certificate covers, in percent of its shorter side: the median over certified images.
     """
 
     run: str
@@ -55,6 +56,7 @@ class Figures:
     pass_milliseconds: float | None
     levels: int
     bases: Mapping[str, Share]
+    photo_share: float | None = None
 
     @property
     def images(self) -> int:
@@ -62,8 +64,15 @@ class Figures:
 
     @property
     def patch(self) -> Size:
-        """The size of the threat's (first) box."""
-        return self.threat.boxes[0]
+        """The size of the threat's (first) box in the input."""
+        if self.input_patch is None:
+            raise ResultsError(f"expected a threat in the model's input, got {self.threat}")
+        return self.input_patch
+
+    @property
+    def input_patch(self) -> Size | None:
+        """The same; None where each photo has its own."""
+        return None if isinstance(self.threat, PhotoPatch) else self.threat.boxes[0]
 
     def certified_as(self, guarantee: Guarantee) -> Share | None:
         """The certified share if it is of this kind: kinds never share a column."""
@@ -108,7 +117,14 @@ def _figures(run: Run, defence: str) -> Figures:
         pass_milliseconds=run.pass_milliseconds,
         levels=len(cover.get("levels", ())) if cover else 0,
         bases=_bases(found),
+        photo_share=_photo_share(run, defence) if guarantee.proved else None,
     )
+
+
+def _photo_share(run: Run, defence: str) -> float | None:
+    """The median of what certificates cover in the stored photo; None where that is not on record."""
+    photos = [row["photo"] for row in run.rows if "photo" in row and is_certified(row, defence)]
+    return median(100 * photo["side"] / min(photo["size"]) for photo in photos) if photos else None
 
 
 def _certified_quiet(run: Run, defence: str) -> Share | None:
@@ -183,7 +199,8 @@ class Column(Generic[T]):
     """One figure: its key in CSV and JSON, its kind, its value, and its headings.
 
     ``heading`` (under ``group``) is for pages and papers, ``brief`` for a terminal, with line breaks; without one, the
-    column is not shown there. ``note`` qualifies the figure on a page.
+    column is not shown there. ``note`` qualifies the figure on a page. An ``optional`` column is shown where there is
+    such a figure.
     """
 
     key: str
@@ -193,6 +210,7 @@ class Column(Generic[T]):
     group: str = ""
     brief: str = ""
     note: Callable[[T], str] = lambda _: ""
+    optional: bool = False
 
     def short(self, item: T) -> str:
         """As a terminal prints it."""
@@ -239,7 +257,7 @@ COLUMNS: list[Column[Figures]] = [
     Column("defence", WORDS, lambda f: f.defence, "defence", "", "defence"),
     Column("guarantee", WORDS, lambda f: f.guarantee.value),
     Column("image", EXTENT, lambda f: f.image),
-    Column("patch", EXTENT, lambda f: f.patch),
+    Column("patch", EXTENT, lambda f: f.input_patch),
     Column("mask", EXTENT, lambda f: f.mask),
     Column("clean_accuracy", SHARE, lambda f: f.clean, "clean accuracy", SHARES, "clean"),
     Column("certified_recovery", SHARE, lambda f: f.certified_as(Guarantee.RECOVERY), "certified recovery", SHARES,
@@ -251,6 +269,7 @@ COLUMNS: list[Column[Figures]] = [
     Column("false_alerts", SHARE, lambda f: f.false_alerts, "false alerts", SHARES, "false\nalerts"),
     Column("published_test", SHARE, lambda f: f.certified_as(Guarantee.PUBLISHED), "published test", SHARES,
            "published\ntest"),
+    Column("certified_side_in_photo", PERCENT, lambda f: f.photo_share, "patch in the photo, % of its side", optional=True),
     Column("masks", COUNT, lambda f: f.masks, "masks"),
     Column("passes_to_answer", AMOUNT, lambda f: f.answer_passes, "to answer", PASSES, "passes,\nanswer"),
     Column("passes_to_prove", AMOUNT, lambda f: f.proof_passes, brief="passes,\nproof"),
