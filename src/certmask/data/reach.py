@@ -35,6 +35,8 @@ MIRRORED = (frozenset({3, 4, 7, 8}), frozenset({2, 3, 6, 7}))
 """EXIF orientations in which the file runs from the bottom of the upright photo to its top, and from right to left."""
 
 Pixels = NDArray[np.int64]
+Spans = tuple[Pixels, Pixels]
+"""First pixels that are touched, and those after the last ones."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,13 @@ def touched(photo: Stored, framing: Framing, image: Size, box: Box) -> Box | Non
     return (*across, *down) if photo.turned else (*down, *across)
 
 
+def spans(photo: Stored, framing: Framing, image: Size, patch: Size) -> tuple[Spans, Spans]:
+    """What the patch touches along either axis of the file, for each place that it can have there."""
+    rows, columns = _axes(photo, framing, image)
+    down, across = (np.arange(axis.length - side + 1) for axis, side in zip((rows, columns), patch, strict=True))
+    return rows.touched(down, patch[0]), columns.touched(across, patch[1])
+
+
 @lru_cache(maxsize=4096)
 def largest_reach(photo: Stored, framing: Framing, image: Size, patch: Size) -> Reach:
     """How much of the input a patch of this size, anywhere in the file, can move at most."""
@@ -160,7 +169,7 @@ class Axis:
     block: int
     beyond: int
 
-    def touched(self, starts: Pixels, pixels: int) -> tuple[Pixels, Pixels]:
+    def touched(self, starts: Pixels, pixels: int) -> Spans:
         """The first input pixels that read one of so many from each start on, and those after the last ones."""
         low = np.maximum(starts // self.block * self.block - self.beyond, 0)
         high = np.minimum(-(-(starts + pixels) // self.block) * self.block + self.beyond, self.length)

@@ -273,7 +273,7 @@ def _attack_card(attack: Run, row: Row, clean: Image.Image | None, album: Album)
     framed = picture
     if corner:
         place = (corner[0], corner[0] + 1, corner[1], corner[1] + 1)
-        framed = with_frames(picture, [patches_in(place, attack.threat(defence).boxes[0])])
+        framed = with_frames(picture, [patches_in(place, attack.met(defence, row).boxes[0])])
     pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
     said = f"answers {album.class_name(row['answer'])}{', with an alert' if row['alert'] else ''}"
     tone = "wrong" if row["broken"] else "alert" if row["alert"] else "unproved"

@@ -114,7 +114,8 @@ def cautions(run: Run) -> list[str]:
               for size, count in sorted(others.items(), key=str)]  # fmt: skip
     unmet = sum("photo" in row and row["photo"].get("threat", row) is None for row in run.rows)
     if unmet:
-        found.append(f"In {unmet:,} photo{'s' if unmet > 1 else ''} the patch reaches too much of the input: nothing could be proved there.")
+        photos = "1 photo" if unmet == 1 else f"{unmet:,} photos"
+        found.append(f"In {photos} the patch reaches too much of the input: nothing could be proved there.")
     return found
 
 

@@ -1,0 +1,174 @@
+"""Patches that are really written into stored photos: what the model sees of them, and that no certificate falls."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import certmask
+from PIL import ExifTags, Image
+
+from certmask.attacks import Budget, Job, RandomSearch
+from certmask.attacks import scene as scenes
+from certmask.attacks.attempts import PLACES
+from certmask.attacks.scene import Lens, Scene, painted
+from certmask.attacks.target import Target
+from certmask.data import Framing, load_dataset
+from certmask.data.framing import RESAMPLINGS
+from certmask.data.reach import Stored, largest_reach, shared_patch, touched
+from certmask.errors import AttackError, BrokenCertificateError, ResultsError
+from certmask.results.file import read_results
+from certmask.results.run import read_run
+from certmask.threat import Patch, Size
+
+torch.set_num_threads(1)
+
+MODEL = ("--model", "resnet26-cifar10", "--batch", "4", "--precision", "fp32")
+RUN = (*MODEL, "--rule", "undefended", "--rule", "jury-recovery", "--mask", "24", "--patch-in-photo", "16")
+CAT, FROG = "cat/b.png", "frog/c.jpg"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A photo of 64×64, one of 100×80 that lies on its side, and what was certified about them."""
+    folder = tmp_path_factory.mktemp("attack")
+    samples = {s.name: s for s in load_dataset("demo-cifar10", None, 1.0).samples}
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    for name in (CAT, FROG):
+        (folder / "photos" / name).parent.mkdir(parents=True)
+    samples["cifar10_00_3.png"].photo().resize((64, 64)).save(folder / "photos" / CAT)
+    turned = samples["cifar10_04_6.png"].photo().resize((80, 80)).rotate(90)
+    turned.save(folder / "photos" / FROG, exif=exif, quality=95)
+    certmask("certify", folder / "photos", *RUN, "--out", folder / "run.jsonl")
+    return folder
+
+
+def scene_of(size: Size, framing: Framing, image: Size, patch: Size, seed: int = 0) -> Scene:
+    noise = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
+    threat = shared_patch(largest_reach(Stored(*size), framing, image, patch).size, image)
+    return Scene(lambda: Image.fromarray(noise), size, framing, image, patch, threat)
+
+
+SCENES = [
+    scene_of(size, Framing(crop, resampling), (24, 20), patch)
+    for size, crop, resampling, patch in product(((40, 60), (15, 12)), (1.0, 0.6), RESAMPLINGS, ((5, 3), (2, 7)))
+]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: f"{scene.size} {scene.framing} {scene.patch}")
+def test_every_corner_leads_to_a_place_that_touches_nothing_else(scene: Scene) -> None:
+    """Of all corners of the input: snapping twice is snapping once, and the box of the place lies in the threat's."""
+    rows, columns = scene.threat.positions(scene.image)
+    for corner in product(range(rows), range(columns)):
+        snapped = scene.snapped(corner)
+        assert scene.snapped(snapped) == snapped
+        top, left = scene.place(snapped)
+        box = touched(scene.photo, scene.framing, scene.image, (top, top + scene.patch[0], left, left + scene.patch[1]))
+        assert box is not None, "a patch that is cut off attacks nothing"
+        assert snapped[0] <= box[0] < box[1] <= snapped[0] + scene.threat.height
+        assert snapped[1] <= box[2] < box[3] <= snapped[1] + scene.threat.width
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: f"{scene.size} {scene.framing} {scene.patch}")
+def test_the_lens_shows_what_is_really_seen(scene: Scene) -> None:
+    """But for rounding, and for values that are cut off between the two directions, which a gentle patch has not."""
+    grey = Scene(lambda: Image.new("RGB", scene.size[::-1], (120, 130, 140)), *list(vars(scene).values())[1:])
+    corner = grey.snapped((3, 4))
+    patch = 0.4 + 0.2 * torch.rand(1, 3, *grey.patch, generator=torch.Generator().manual_seed(0))
+    lens = Lens.of([grey], np.array([corner]), torch.device("cpu"))
+    assert lens.size == grey.patch
+    (picture,) = painted([grey], patch, np.array([corner]))
+    (top, left), (height, width) = corner, grey.threat.size
+    shown = picture[:, top : top + height, left : left + width]
+    assert (lens(patch)[0] - shown).abs().max() < 2 / 255
+    patch.requires_grad_()
+    assert torch.autograd.grad(lens(patch).sum(), patch)[0].abs().sum() > 0
+
+
+def test_patches_of_several_sizes_share_a_lens() -> None:
+    both = [scene_of((40, 60), Framing(1.0), (24, 20), patch, seed) for seed, patch in enumerate(((5, 3), (3, 4)))]
+    corners = np.array([one.snapped((2, 2)) for one in both])
+    both = [Scene(*list(vars(one).values())[:-1], Patch(8, 8)) for one in both]
+    corners = np.array([one.snapped((2, 2)) for one in both])
+    together = Lens.of(both, corners, torch.device("cpu"))
+    assert together.size == (5, 4)
+    patches = torch.rand(2, 3, 5, 4)
+    for number, one in enumerate(both):
+        alone = Lens.of([one], corners[number : number + 1], torch.device("cpu"))
+        own = patches[number : number + 1, :, : one.patch[0], : one.patch[1]]
+        assert torch.allclose(together(patches)[number], alone(own)[0], atol=1e-6)
+
+
+def test_a_reach_that_is_too_small_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The assertion about Theorem 16 can fail."""
+    scene = scene_of((40, 60), Framing(1.0), (24, 20), (5, 3))
+    content = np.zeros((5, 3, 3), np.uint8)
+    scene.painted(content, (10, 30))
+    box = touched(scene.photo, scene.framing, scene.image, (10, 15, 30, 33))
+    assert box is not None
+    monkeypatch.setattr(scenes, "touched", lambda *_: (box[0] + 2, box[1], box[2], box[3]))
+    with pytest.raises(BrokenCertificateError, match="a fault in the reach"):
+        scene.painted(content, (10, 30))
+
+
+def test_attacks_that_cannot_patch_photos_say_so() -> None:
+    scene = scene_of((40, 60), Framing(1.0), (24, 20), (5, 3))
+    job = Job(torch.rand(1, 3, 24, 20), torch.tensor([0]), scene.threat, scenes=[scene])
+    with pytest.raises(AttackError, match="expected an attack that patches photos, got RandomSearch"):
+        RandomSearch(lambda pictures: torch.rand(len(pictures), 2))(job, lambda pictures: [])
+    with pytest.raises(AttackError, match="expected photos in which a patch becomes"):
+        Job(job.images, job.labels, Patch(1, 1), scenes=[scene]).checked()
+
+
+def test_the_undefended_network_falls_and_no_certificate_does(base: Path) -> None:
+    """A gauntlet through the command line; every picture is made again from the photo, pixel by pixel."""
+    header, certified = read_results(base / "run.jsonl")
+    proved = [row["image"] for row in certified if row["defences"]["jury-recovery"]["certified"]]
+    assert proved, "something to attack"
+    out = base / "attempts.jsonl"
+    budget = ("--images", "2", "--locations", "2", "--steps", "20", "--masks-per-step", "2")
+    said = certmask("attack", base / "run.jsonl", base / "photos", *budget, "--out", out).stdout
+    attempts = read_run(out)
+    rows = {row["image"]: row["photo"] for row in certified}
+    bare = [row for row in attempts.rows if row["defence"] == "undefended"]
+    assert all(row["answer"] != row["label"] for row in bare), "the attack is a strong one"
+    assert "All patches were written into the stored photos, which were then resized and cut." in said
+    assert not any(row["broken"] for row in attempts.rows if row["defence"] == "jury-recovery")
+    assert {row["image"] for row in attempts.rows if row["defence"] == "jury-recovery"} == set(proved)
+    for row in attempts.rows:
+        photo = row["photo"]
+        assert row["place"] in PLACES
+        assert photo["threat"] == rows[row["image"]]["threat"]
+        assert sorted(photo["patch"]) == sorted(rows[row["image"]]["patch"])
+    assert header["defences"].keys() == attempts.defences.keys()
+    fell = next(number for number, row in enumerate(attempts.rows, start=1) if row["picture"])
+    again = certmask("attack", base / "run.jsonl", base / "photos", "--out", out, "--replay", str(fell)).stdout
+    assert "undefended answers" in again
+    certmask("report", base / "run.jsonl", out, "--photos", base / "photos", "--out", base / "page.html")
+    certmask("attack", base / "run.jsonl", base / "photos", "--uncertified", "--out", base / "no.jsonl", code=1)
+
+
+def test_other_photos_than_those_of_the_rows_are_refused(base: Path, tmp_path: Path) -> None:
+    """A row that calls its photo larger than it is would have a smaller patch attacked than was certified."""
+    lines = [json.loads(line) for line in (base / "run.jsonl").read_bytes().splitlines()]
+    for row in lines[1:]:
+        row["photo"]["size"] = [640, 640]
+    lie = tmp_path / "lie.jsonl"
+    lie.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(ResultsError, match="as in"):
+        Target(lie, str(base / "photos"), tmp_path / "none.jsonl").gauntlet(Budget(1, 1, 1, 1, 1))
+
+
+def test_the_patch_turns_with_the_photo(base: Path) -> None:
+    """A 10×4 patch in the file of a photo that lies on its side is 4×10 in the upright one."""
+    out = base / "turned.jsonl"
+    certmask("certify", base / "photos", *RUN[:-1], "10x4", "--out", out)
+    gauntlet = Target(out, str(base / "photos"), base / "none.jsonl", rules=["undefended"]).gauntlet(
+        Budget(2, 1, 1, 1, 1)
+    )
+    assert {name: scene.patch for name, scene in gauntlet.scenes.items()} == {CAT: (10, 4), FROG: (4, 10)}
