@@ -82,7 +82,8 @@ def test_each_row_is_that_of_a_run_against_what_its_patch_reaches(
         photo = found[name]["photo"]
         assert (photo["size"], photo["patch"], photo["reach"]) == (said["photo"], said["patch"], said["reach"])
         assert [height, width] == said["certified_for"]
-        stored = Stored(*photo["size"], orientation=said["orientation"])
+        high, wide = photo["size"]
+        stored = Stored(high, wide, said["orientation"])
         side = largest_side(stored, Framing(1.0), (32, 32), (height, width))
         assert photo["side"] == side == rows_of(alone)[name]["photo"]["side"]
         assert told["certified_side_in_photo"] == (side if told["certified"] else None)

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from certmask.rules import Smoothing as Smoothing
     from certmask.rules import Undefended as Undefended
     from certmask.threat import Patch as Patch
+    from certmask.threat import PhotoPatch as PhotoPatch
     from certmask.threat import Threat as Threat
     from certmask.tuning import load_defence as load_defence
     from certmask.votes import Votes as Votes
@@ -124,7 +125,7 @@ _ROOMS = {
         "Smoothing",
         "Undefended",
     ],
-    "threat": ["Patch", "Threat"],
+    "threat": ["Patch", "PhotoPatch", "Threat"],
     "tuning": ["load_defence"],
     "votes": ["Votes"],
     "zoo": ["load_classifier"],

@@ -15,7 +15,7 @@ from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, Prey, Surrogate, attempt_losses, descend
 from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Places, Views, bare_views, goals_against, masked_views
 from certmask.attacks.pictures import paste
-from certmask.attacks.scene import Lens, painted
+from certmask.attacks.scene import Lens, painted, snapped
 from certmask.defences import LocalDefence, MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
@@ -88,19 +88,17 @@ class PatchAttack(Attack):
         prey = self._prey(job, tries)
         if job.corners is None:
             prey = replace(prey, corners=self._searched(job, prey, tries.tolist(), seed, chance))
-        scenes = None if job.scenes is None else [job.scenes[number] for number in tries.tolist()]
-        if scenes is not None:
-            snapped = [scene.snapped(at) for scene, at in zip(scenes, prey.corners.tolist(), strict=True)]
-            prey = replace(prey, corners=torch.tensor(snapped, device=device))
-        lens = None if scenes is None else Lens.of(scenes, prey.corners.cpu().numpy(), device)
-        size = job.patch.size if lens is None else lens.size
+        scenes = [] if job.scenes is None else [job.scenes[number] for number in tries.tolist()]
+        prey = replace(prey, corners=snapped(scenes, prey.corners)) if scenes else prey
+        lens = Lens.of(scenes, prey.corners) if scenes else None
+        size = lens.size if lens else job.patch.size
         patches = torch.rand(len(tries), 3, *size, device=device, generator=chance)
         views = self.views(prey.corners, tries.tolist(), seed)
         patches, _, losses = descend(self.surrogate, prey, views, patches, self.descent, chance, lens)
         best = losses.view(self.restarts, count).argmin(dim=0) * count + torch.arange(count, device=device)
         corners = prey.corners[best].cpu()
-        if scenes is not None:
-            return painted([scenes[number] for number in best.tolist()], patches[best], corners.numpy()), corners
+        if scenes:
+            return painted([scenes[number] for number in best.tolist()], patches[best], corners), corners
         return paste(prey.images[:count], patches[best], prey.corners[best]).cpu(), corners
 
     def _searched(self, job: Job, prey: Prey, numbers: list[int], seed: int, chance: torch.Generator) -> Tensor:

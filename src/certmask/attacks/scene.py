@@ -108,11 +108,11 @@ class Lens:
     ground: Tensor
 
     @classmethod
-    def of(cls, scenes: Sequence[Scene], corners: IntArray, device: torch.device) -> Lens:
-        """Of photos with patches that touch what lies at these corners ``[n, 2]``."""
+    def of(cls, scenes: Sequence[Scene], corners: Tensor) -> Lens:
+        """Of photos with patches that touch what lies at these corners ``[n, 2]``, on the corners' device."""
         seen = [scene.seen(corner, scene.place(corner)) for scene, corner in zip(scenes, corners.tolist(), strict=True)]
         rows, columns, ground = zip(*seen, strict=True)
-        return cls(*(part.to(device) for part in (_filled(rows), _filled(columns), torch.stack(ground))))
+        return cls(*(part.to(corners.device) for part in (_filled(rows), _filled(columns), torch.stack(ground))))
 
     @property
     def size(self) -> Size:
@@ -125,7 +125,13 @@ class Lens:
         return summed + (summed.clamp(0, 1) - summed).detach()
 
 
-def painted(scenes: Sequence[Scene], patches: Tensor, corners: IntArray) -> Tensor:
+def snapped(scenes: Sequence[Scene], corners: Tensor) -> Tensor:
+    """The nearest corners ``[n, 2]`` that patches in these photos can be sent to."""
+    near = [scene.snapped(corner) for scene, corner in zip(scenes, corners.tolist(), strict=True)]
+    return torch.tensor(near, device=corners.device)
+
+
+def painted(scenes: Sequence[Scene], patches: Tensor, corners: Tensor) -> Tensor:
     """The inputs ``[n, 3, H, W]`` of photos into which patches ``[n, 3, h, w]`` were really written, in 8 bits."""
     contents = (patches.detach().cpu().clamp(0, 1) * LEVELS).round().byte().permute(0, 2, 3, 1).numpy()
     return torch.stack(
