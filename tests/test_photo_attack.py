@@ -6,13 +6,16 @@ import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from commands import certmask
 from PIL import ExifTags, Image
+from torch import Tensor, nn
 
+import certmask as cm
 from certmask.attacks import Budget, Job, RandomSearch
 from certmask.attacks import scene as scenes
 from certmask.attacks.attempts import PLACES
@@ -161,6 +164,12 @@ def test_the_undefended_network_falls_and_no_certificate_does(base: Path) -> Non
     assert "undefended answers" in again
     certmask("report", base / "run.jsonl", out, "--photos", base / "photos", "--out", base / "page.html")
     certmask("attack", base / "run.jsonl", base / "photos", "--uncertified", "--out", base / "no.jsonl", code=1)
+    lines = [json.loads(line) for line in out.read_bytes().splitlines()]
+    lines[1]["photo"]["threat"] = [1, 1]
+    lie = base / "lie.jsonl"
+    lie.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(ResultsError, match="expected a class of the header"):
+        read_run(lie)
 
 
 def test_other_photos_than_those_of_the_rows_are_refused(base: Path, tmp_path: Path) -> None:
@@ -182,3 +191,48 @@ def test_the_patch_turns_with_the_photo(base: Path) -> None:
         Budget(2, 1, 1, 1, 1)
     )
     assert {name: scene.patch for name, scene in gauntlet.scenes.items()} == {CAT: (10, 4), FROG: (4, 10)}
+
+
+class Colours(nn.Module):
+    """How red, green and blue the 3×3 pixels of each cell are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look = nn.Conv2d(3, 3, 3, stride=2, bias=False)
+        with torch.no_grad():
+            self.look.weight.copy_(2 * torch.eye(3)[:, :, None, None].expand(-1, -1, 3, 3))
+
+    def local(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.look(images)
+        return maps
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.local(images).mean(dim=(2, 3))
+
+
+class Reds:
+    """Red photos of two sizes, as a torch Dataset has them: without files."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, number: int) -> tuple[Image.Image, int]:
+        return Image.new("RGB", ((30, 40), (50, 32))[number], (220, 40, 40)), 0
+
+
+def test_local_evidence_against_a_patch_in_photos_without_files(tmp_path: Path) -> None:
+    """Certified from Python, continued, and attacked; the two photos are of two classes."""
+    network, out = Colours(), tmp_path / "run.jsonl"
+    options: dict[str, Any] = {"patch_in_photo": (5, 7), "size": 16, "batch": 8, "precision": "fp32", "framing": 1.0}
+    found = cm.certify(network, Reds(), ["undefended", "patchguard"], out=out, **options)
+    assert [row["photo"]["size"] for row in found.rows] == [[32, 50], [40, 30]]
+    assert all(row["defences"]["patchguard"]["certified"] for row in found.rows)
+    out.write_bytes(b"".join(out.read_bytes().splitlines(keepends=True)[:2]))
+    again = cm.certify(network, Reds(), ["undefended", "patchguard"], out=out, **options)
+    assert [row["photo"] for row in again.rows] == [row["photo"] for row in found.rows]
+    target = Target(out, Reds(), tmp_path / "attempts.jsonl", network)
+    attempts = target.gauntlet(Budget(2, 2, 1, 5, 1)).attack()
+    target.check_proofs(attempts)
+    assert {tuple(row["photo"]["threat"]) for row in attempts.rows} == {
+        tuple(row["photo"]["threat"]) for row in found.rows
+    }

@@ -28,6 +28,7 @@ OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
 CLASS: Shape = {"threat": dict}
 PHOTO: Shape = {"size": list, "side": int}
 IN_PHOTO: Shape = {"size": list, "patch": list, "reach": list, "side": int}
+PATCHED: Shape = {"corner": list, "patch": list, "threat": list}
 WEAKEST: Shape = {"places": list, "level": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
 LAST_RESORTS = ("bare", "majority")
@@ -312,6 +313,12 @@ def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check_answer(row, "answer", where)
     if row["defence"] not in defences:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
+    classes = [class_size(one) for one in defences[row["defence"]].get("classes", ())]
+    if classes:
+        _check(row, {"photo": dict}, where)
+        _check(row["photo"], PATCHED, f"the photo in {where}")
+        if row["photo"]["threat"] not in classes:
+            raise ResultsError(f"expected a class of the header as the threat in {where}, got {row['photo']['threat']}")
 
 
 def _check(fields: Any, shape: Shape, where: str) -> None:
