@@ -15,11 +15,13 @@ from commands import certmask, outcomes
 from PIL import ExifTags, Image
 
 import certmask as cm
+from certmask.certification import photo_record
 from certmask.data import CIFAR10, Framing, load_dataset
 from certmask.data.dataset import Sample
 from certmask.data.reach import Stored, largest_side
+from certmask.data.sticker import sticker_on
 from certmask.data.tensors import pictures
-from certmask.defences import photo_defence_from
+from certmask.defences import by_photo, photo_defence_from
 from certmask.errors import CertmaskError, DataError, GeometryError, ResultsError
 from certmask.results.file import Row, read_results
 from certmask.results.run import read_run
@@ -99,6 +101,17 @@ def test_a_photo_without_a_proof_is_answered_by_the_network_alone(run: Path) -> 
         1,
         0,
     )
+
+
+def test_only_what_a_class_holds_is_of_that_class() -> None:
+    """A patch that reaches all of the input, or a size that nobody made masks for, is of none."""
+    (family,) = by_photo(
+        PhotoPatch(9, 9), [[cm.MaskedDefence(cm.zoom_cover(32, 9, (2, 3)), cm.JuryRecovery(), "zoom")]]
+    )
+    for side, threat in ((32, [9, 9]), (20, None), (9, None), (5, None)):
+        sticker = sticker_on(Stored(side, side), PhotoPatch(9, 9), Framing(1.0, "nearest"), (32, 32))
+        told = photo_record(sticker, [family], Framing(1.0, "nearest"))
+        assert (told["threat"], told["side"] > 0) == (threat, threat is not None), side
 
 
 def test_the_header_has_every_class_and_they_can_be_rebuilt(run: Path) -> None:

@@ -69,7 +69,7 @@ REACH = [
         "certification.py",
         "return sticker.threat if families[0].of(sticker.threat) else None",
         "return families[0].classes[-1].threat if sticker.whole else sticker.threat",
-        ("test_photo_runs.py::test_a_photo_without_a_proof_is_answered_by_the_network_alone",),
+        ("test_photo_runs.py::test_only_what_a_class_holds_is_of_that_class",),
     ),
     Fault(
         "a side that is one too long",
