@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -191,6 +192,25 @@ def test_the_patch_turns_with_the_photo(base: Path) -> None:
         Budget(2, 1, 1, 1, 1)
     )
     assert {name: scene.patch for name, scene in gauntlet.scenes.items()} == {CAT: (10, 4), FROG: (4, 10)}
+
+
+def test_a_patch_from_before_compression_is_attacked_after_it_and_that_is_said(base: Path) -> None:
+    out, attempts, (files, frog) = (
+        base / "early.jsonl",
+        base / "early-attempts.jsonl",
+        (base / "jpeg", base / "photos" / FROG),
+    )
+    (files / FROG).parent.mkdir(parents=True)
+    shutil.copy(frog, files / FROG)
+    certmask("certify", files, *MODEL, "--rule", "undefended", *RUN[-2:], "--before-jpeg", "--out", out)
+    (row,) = read_run(out).rows
+    (late,) = (row for row in read_run(base / "run.jsonl").rows if row["image"] == FROG)
+    assert all(early > after for early, after in zip(row["photo"]["reach"], late["photo"]["reach"], strict=True))
+    budget = ("--images", "1", "--locations", "1", "--steps", "2")
+    said = certmask("attack", out, files, *budget, "--out", attempts).stdout
+    assert "after they were decompressed: a patch from before that is certified and was not tried" in " ".join(
+        said.split()
+    )
 
 
 class Colours(nn.Module):
