@@ -17,7 +17,17 @@ from PIL import ExifTags, Image, ImageOps
 
 from certmask.data import Framing, read_photo
 from certmask.data.framing import RESAMPLINGS
-from certmask.data.reach import BLOCKS, PIXELS, Stored, largest_reach, share_of, shared_patch, stored, touched
+from certmask.data.reach import (
+    BLOCKS,
+    PIXELS,
+    Stored,
+    largest_reach,
+    largest_side,
+    share_of,
+    shared_patch,
+    stored,
+    touched,
+)
 from certmask.errors import DataError
 from certmask.experiments.experiment import PAPER_SIDE, PHOTO
 from certmask.experiments.paper_tables import IN_THE_PHOTO
@@ -271,3 +281,16 @@ def test_what_is_cut_off_reaches_nothing() -> None:
     assert touched(photo, framing, image, (0, 100, 0, 99)) is None
     assert touched(photo, framing, image, (0, 100, 0, 101)) == (0, 100, 0, 1)
     assert touched(photo, framing, image, (40, 50, 150, 160)) == (40, 50, 50, 60)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS, ids=str)
+def test_the_largest_side_is_the_last_one_that_fits(framing: Framing) -> None:
+    """Against every box of the input, by trying every side: the inverse of the largest reach, turned and in blocks."""
+    for size, image, orientation, blocks in product(PHOTOS, ((12, 12), (7, 10)), (1, 6), (PIXELS, BLOCKS[1])):
+        photo = Stored(*size, orientation, blocks)
+        reaches = [largest_reach(photo, framing, image, (side, side)).size for side in range(1, min(size) + 1)]
+        for box in product(range(1, image[0] + 1), range(1, image[1] + 1)):
+            fits = [high <= box[0] and wide <= box[1] for high, wide in reaches]
+            assert largest_side(photo, framing, image, box) == max(
+                (n for n, fit in enumerate(fits, 1) if fit), default=0
+            )

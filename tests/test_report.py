@@ -1030,7 +1030,7 @@ OUTCOME = (2, "defences", "jury recovery")
         (at(0, "defences", "jury recovery", "cover", value=7), "named fields in the cover of 'jury recovery'"),
         (at(0, "defences", "jury recovery", value={"rule": RECOVERY}), "expected 'threat' in defence 'jury recovery'"),
         (at(0, "defences", "jury recovery", value={"rule": RECOVERY, "threat": {"kind": "worm"}, "image": [32, 32]}),
-         "a threat of kind patch, got 'worm'"),
+         "a threat of kind patch, photo patch, got 'worm'"),
         (at(2, "defences", "jury recovery", "dissent", drop=True), "'dissent'"),
         (at(slice(1, None), value=[]), "at least one row"),
         (at(2, "image", drop=True), "line 3"),

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from certmask.rules import Undefended as Undefended
     from certmask.threat import AnyRectangle as AnyRectangle
     from certmask.threat import Patch as Patch
+    from certmask.threat import PhotoPatch as PhotoPatch
     from certmask.threat import Threat as Threat
     from certmask.threat import UpTo as UpTo
     from certmask.tuning import load_defence as load_defence
@@ -128,7 +129,7 @@ _ROOMS = {
         "Smoothing",
         "Undefended",
     ],
-    "threat": ["AnyRectangle", "Patch", "Threat", "UpTo"],
+    "threat": ["AnyRectangle", "Patch", "PhotoPatch", "Threat", "UpTo"],
     "tuning": ["load_defence"],
     "votes": ["Votes"],
     "zoo": ["load_classifier"],

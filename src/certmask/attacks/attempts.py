@@ -12,7 +12,7 @@ import numpy as np
 from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, Juries, goals_against
 from certmask.data.dataset import evenly_spaced
-from certmask.defences import RuledDefence
+from certmask.defences import PhotoDefence, RuledDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
@@ -105,14 +105,17 @@ class Prospect:
         return cls(row["image"], row["label"], tuple((box[0], box[1], box[2], box[3]) for box in boxes))
 
 
-def plan_attempts(certified: CertifiedRun, defences: Sequence[RuledDefence], budget: Budget) -> list[Attempt]:
+def plan_attempts(
+    certified: CertifiedRun, defences: Sequence[RuledDefence | PhotoDefence], budget: Budget
+) -> list[Attempt]:
     """All attempts of a budget, defence by defence, on evenly spaced images; goals take turns over places."""
     attempts: list[Attempt] = []
     for defence in defences:
         rows = certified.attackable(defence)
         chosen = evenly_spaced(rows, min(budget.images, len(rows)))
         prospects = [Prospect.of(row, row["defences"][defence.name]) for row in chosen]
-        attempts += planned(defence.name, prospects, goals_against(defence), budget)
+        one = defence.classes[0] if isinstance(defence, PhotoDefence) else defence
+        attempts += planned(defence.name, prospects, goals_against(one), budget)
     return attempts
 
 

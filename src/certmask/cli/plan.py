@@ -29,10 +29,10 @@ from certmask.cli.usage import asked_rightly
 from certmask.errors import CoverError, UsageError
 
 if TYPE_CHECKING:
-    from certmask.cli.sticker import Sticker, Wanted
     from certmask.covers import Cover
     from certmask.covers.default import Wishes
-    from certmask.threat import Patch, Size, Threat
+    from certmask.data.sticker import Sticker
+    from certmask.threat import Patch, PhotoPatch, Size, Threat
 
 
 def plan(
@@ -62,11 +62,11 @@ def plan(
 ) -> None:
     """What a cover costs: zoom's levels; with --tiling, --mask or --fold one cover, beside the paper's count."""
     from certmask.cli.outputs import check_picture
-    from certmask.cli.sticker import wanted_patch
+    from certmask.cli.sticker import typed, wanted_patch
     from certmask.covers.default import Wishes
 
     size, sticker = parse_size(image or "224", "image"), None
-    wanted = wanted_patch(patch_in_photo, before_jpeg, patch)
+    wanted = wanted_patch(patch_in_photo, before_jpeg, (patch, patches, patch_area, patch_sizes))
     if (wanted is None) != (photo is None):
         raise UsageError("expected --photo and --patch-in-photo together, got one of them")
     if wanted is None or photo is None:
@@ -76,7 +76,7 @@ def plan(
         raise UsageError("expected --model beside --photo, whose input is planned for, got --image")
     else:
         sticker = _sticker(wanted, photo, model or "efficientnet-lite0")
-        size, patch = sticker.image, sticker.typed
+        size, patch = sticker.image, typed(sticker.threat)
     wishes = Wishes(tiling, optional_size(mask, "mask"), optional_size(fold, "fold"), optional_levels(levels), align)
     threat = make_threat(patch, patches, patch_area, patch_sizes, size)
     check_picture(draw)
@@ -100,14 +100,16 @@ def plan(
         Console(stderr=True).print(f"drawn in {draw}", markup=False, soft_wrap=True)
 
 
-def _sticker(wanted: Wanted, photo: Path, model: str) -> Sticker:
+def _sticker(wanted: PhotoPatch, photo: Path, model: str) -> Sticker:
     """The patch in a photo, as a model takes it."""
     from certmask.data import read_photo
+    from certmask.data.reach import stored
+    from certmask.data.sticker import checked_sticker
     from certmask.zoo import card_of, framing_of
 
     framing = framing_of(model)
     framing.check(read_photo(photo), str(photo))
-    return wanted.on(photo, framing, card_of(model).size)
+    return checked_sticker(stored(photo, wanted.before_jpeg), wanted, framing, card_of(model).size, str(photo))
 
 
 def _zoom(size: Size, threat: Threat, wishes: Wishes, budget: int | None) -> list[Cover]:

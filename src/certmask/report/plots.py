@@ -183,7 +183,7 @@ def _price_marks(
 def price_caption(lines: Sequence[Figures]) -> str:
     """What is shown, and what dashed lines and hollow marks mean where there are any."""
     line, panels = lines[0], _price_panels(lines)
-    where = f"{line.model} on {line.data}, {line.threat.label} patch"
+    where = f"{line.model} on {line.data}, {str(line.threat).removeprefix('any ')}"
     words = [f"The price of a proof ({TITLE[line.guarantee]}): {where}.", "Vertical: 95 % intervals."]
     if any(line.levels > 1 for line in lines):
         words.append("Stars: covers of several levels, where small masks are asked only if large ones leave doubt.")

@@ -14,7 +14,7 @@ from typing import Any
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee
 from certmask.errors import GeometryError, ResultsError, any_of
 from certmask.results.file import Row, read_results
-from certmask.threat import Size, Threat, threat_from
+from certmask.threat import Patch, PhotoPatch, Size, Threat, threat_from
 
 Shape = Mapping[str, type]
 
@@ -25,6 +25,10 @@ COVER: Shape = {"tiling": str, "image": list, "mask": list, "fold": list, "masks
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
+CLASS: Shape = {"threat": dict}
+PHOTO: Shape = {"size": list, "side": int}
+IN_PHOTO: Shape = {"size": list, "patch": list, "reach": list, "side": int}
+PATCHED: Shape = {"corner": list, "patch": list, "threat": list}
 WEAKEST: Shape = {"places": list, "level": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
 LAST_RESORTS = ("bare", "majority")
@@ -73,15 +77,28 @@ class Run:
     def threat(self, defence: str) -> Threat:
         return threat_from(self.header["defences"][defence]["threat"])
 
+    def met(self, defence: str, row: Row) -> Threat:
+        """What a row's certificate speaks of: the patch in the input that one in its photo becomes, if any does."""
+        return threat_from((self._class(defence, row) or self.header["defences"][defence])["threat"])
+
     def image(self, defence: str) -> Size:
         """Height and width of the input on which the threat is held off."""
         height, width = self.header["defences"][defence]["image"]
         return height, width
 
-    def cover(self, defence: str) -> Row | None:
-        """How the defence's cover is described; None where it has no masks."""
-        cover: Row | None = self.header["defences"][defence].get("cover")
+    def cover(self, defence: str, row: Row | None = None) -> Row | None:
+        """How the defence's cover is described, or that for a row; None where it has no masks, or not one for all."""
+        own = (row and self._class(defence, row)) or self.header["defences"][defence]
+        cover: Row | None = own.get("cover")
         return cover
+
+    def classes(self, defence: str) -> list[Row]:
+        """Threats and covers for what a patch in the photo reaches; none where the threat is one in the input."""
+        return list(self.header["defences"][defence].get("classes", []))
+
+    def _class(self, defence: str, row: Row) -> Row | None:
+        met = [one for one in self.classes(defence) if class_size(one) == row["photo"]["threat"]]
+        return met[0] if met else None
 
 
 def read_run(path: Path) -> Run:
@@ -187,10 +204,36 @@ def _check_defence(defence: Any, where: str) -> None:
         _check_sizes(cover, [key for key in ("image", "patch", "mask", "fold") if key in cover], where)
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
+    threat = _checked_threat(defence, where)
+    if isinstance(threat, PhotoPatch) != bool(defence.get("classes")):
+        raise ResultsError(f"expected classes for a patch in the photo, and for nothing else, got {threat} for {where}")
+    for one in defence.get("classes", ()):
+        _check_class(one, f"a class of {where}")
+
+
+def _check_class(one: Any, where: str) -> None:
+    """What the patch in some photos is in the input, with masks that are made for it, where there are any."""
+    _check(one, CLASS, where)
+    threat = _checked_threat(one, where)
+    if not isinstance(threat, Patch):
+        raise ResultsError(f"expected a patch in the input for {where}, got {threat}")
+    if "cover" in one:
+        _check(one["cover"], COVER, f"the cover of {where}")
+        _check_sizes(one["cover"], ("image", "patch", "mask", "fold"), where)
+        if one["cover"]["patch"] != list(threat.size):
+            raise ResultsError(f"expected masks against {threat} for {where}, got some for {one['cover']['patch']}")
+
+
+def _checked_threat(described: Row, where: str) -> Threat:
     try:
-        threat_from(defence["threat"])
+        return threat_from(described["threat"])
     except (GeometryError, TypeError) as error:
         raise ResultsError(f"{error} for {where}") from None
+
+
+def class_size(one: Row) -> list[int]:
+    """Height and width of the patch in the input that a class is about."""
+    return [one["threat"]["height"], one["threat"]["width"]]
 
 
 def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
@@ -202,6 +245,7 @@ def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
 def _check_image(row: Row, defences: Row, where: str) -> None:
     _check(row, IMAGE, where)
     _check(row["defences"], dict.fromkeys(defences, dict), where)
+    _check_photo(row, defences, where)
     for name, defence in defences.items():
         outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
         _check(outcome, OUTCOME, f"{name!r} in {where}")
@@ -220,6 +264,29 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
                 f"expected a certified clean image to be answered as promised, got {row['image']!r} under {name!r} "
                 f"answered {outcome['label']}{' with an alert' if outcome['alert'] else ''} in {where}"
             )
+
+
+def _check_photo(row: Row, defences: Row, where: str) -> None:
+    """The stored photo, which earlier files do not name; where a patch in it is the threat, which class that makes it.
+
+    Every defence has that class, and it holds what is reached; a photo without one is not certified.
+    """
+    classes = [[class_size(one) for one in defence["classes"]] for defence in defences.values() if "classes" in defence]
+    if "photo" not in row and not classes:
+        return
+    _check(row, {"photo": dict}, where)
+    photo = row["photo"]
+    _check(photo, IN_PHOTO if classes else PHOTO, f"the photo in {where}")
+    _check_sizes(photo, ("size", "patch", "reach") if classes else ("size",), where)
+    if not classes:
+        return
+    threat = photo.get("threat")
+    if threat is None and not any(row["defences"][name].get("certified") for name in defences):
+        return
+    if not all(threat in known for known in classes):
+        raise ResultsError(f"expected a class of the header as the threat in {where}, got {threat}")
+    if any(least > most for least, most in zip(photo["reach"], threat, strict=True)):
+        raise ResultsError(f"expected a class that holds what is reached in {where}, got {threat} for {photo['reach']}")
 
 
 def _check_basis(outcome: Row, where: str) -> None:
@@ -260,6 +327,12 @@ def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check_answer(row, "answer", where)
     if row["defence"] not in defences:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
+    classes = [class_size(one) for one in defences[row["defence"]].get("classes", ())]
+    if classes:
+        _check(row, {"photo": dict}, where)
+        _check(row["photo"], PATCHED, f"the photo in {where}")
+        if row["photo"]["threat"] not in classes:
+            raise ResultsError(f"expected a class of the header as the threat in {where}, got {row['photo']['threat']}")
 
 
 def _check(fields: Any, shape: Shape, where: str) -> None:
