@@ -54,6 +54,17 @@ PRINTS: dict[str, list[str]] = {
         r"8/96.png: 8×8 of its pixels reach at most 7×7 of the input: (not certified|certified up to \d+×\d+)",
         r"0/160.png: 8×8 of its pixels reach at most 6×6 of the input: certified up to 11×11",
     ],
+    "threats": [
+        r"strong: certified recovery against any 6×6 patch on a 32×32 input",
+        r"faint: certified recovery against any 6×6 patch on a 32×32 input",
+        r"strong: certified recovery against any 2 patches of 6×6 on a 32×32 input",
+        r"faint: not certified against any 2 patches of 6×6 on a 32×32 input",
+        r"strong: certified recovery against any rectangle of up to 36 pixels on a 32×32 input",
+        r"faint: certified recovery against any rectangle of up to 36 pixels on a 32×32 input",
+        r"strong: certified recovery against any 12×12 patch on a 32×32 input",
+        r"faint: certified recovery against any 8×8 patch on a 32×32 input",
+        r"two stickers: red",
+    ],
     "read_results": [
         r"resnet26-cifar10 on 20 photos of demo-cifar10",
         r"",
