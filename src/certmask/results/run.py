@@ -21,12 +21,15 @@ Shape = Mapping[str, type]
 MODEL: Shape = {"name": str, "precision": str, "size": list}
 DATA: Shape = {"name": str, "images": int}
 RULE: Shape = {"rule": str, "guarantee": str}
-COVER: Shape = {"tiling": str, "image": list, "patch": list, "mask": list, "fold": list, "masks": int}
+COVER: Shape = {"tiling": str, "image": list, "mask": list, "fold": list, "masks": int}
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
 WEAKEST: Shape = {"places": list, "level": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
+PATCH: Shape = {"corner": list, "size": list}
+Placed = tuple[Size, Size]
+"""Corner and size of a patch on the model's input."""
 LAST_RESORTS = ("bare", "majority")
 """What an answer rests on that no certificate speaks of."""
 GOING_ON: Mapping[str, Shape] = {"certify": {"input_sha256": str}, "attack": {"attempt": str}}
@@ -77,6 +80,17 @@ class Run:
         """Height and width of the input on which the threat is held off."""
         height, width = self.header["defences"][defence]["image"]
         return height, width
+
+    def patches(self, attempt: Row) -> list[Placed]:
+        """Corner and size of each patch of an attempt; of one patch of a known size, the row tells the corner alone.
+
+        None where the row tells nothing, as the earliest do.
+        """
+        told, defence = attempt.get("patches"), attempt["defence"]
+        if told is None and attempt.get("corner"):
+            size = self.threat(defence).boxes_on(self.image(defence))[0]
+            told = [{"corner": attempt["corner"], "size": size}]
+        return [((p["corner"][0], p["corner"][1]), (p["size"][0], p["size"][1])) for p in told or ()]
 
     def cover(self, defence: str) -> Row | None:
         """How the defence's cover is described; None where it has no masks."""
@@ -183,7 +197,10 @@ def _check_defence(defence: Any, where: str) -> None:
         raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} for {where}")
     if defence.get("cover") is not None:
         _check(defence["cover"], COVER, f"the cover of {where}")
-        _check_sizes(defence["cover"], ("image", "patch", "mask", "fold"), where)
+        families = isinstance(defence["cover"].get("threat"), dict)
+        against: Shape = {"patches": list} if families else {"patch": list}
+        _check(defence["cover"], against, f"the cover of {where}")
+        _check_sizes(defence["cover"], ("image", *([] if families else ["patch"]), "mask", "fold"), where)
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
     try:
@@ -209,7 +226,7 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
-        _check_basis(outcome, f"{name!r} in {where}")
+        _check_basis(outcome, f"{name!r} in {where}", 2 * threat_from(defence["threat"]).count)
         # No patch at all is one of the attacks that a certificate speaks of.
         answer = Decision(outcome["label"], outcome["alert"])
         alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
@@ -220,8 +237,8 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             )
 
 
-def _check_basis(outcome: Row, where: str) -> None:
-    """What an answer rests on and where its proof is weakest, which earlier files do not say."""
+def _check_basis(outcome: Row, where: str, most: int) -> None:
+    """What an answer rests on and where its proof is weakest, at most so many places; earlier files do not say."""
     basis, weakest = outcome.get("basis", ""), outcome.get("weakest")
     if basis not in ("", *BASES):
         raise ResultsError(f"expected basis to be {any_of(list(BASES))} for {where}, got {basis!r}")
@@ -231,8 +248,10 @@ def _check_basis(outcome: Row, where: str) -> None:
         _check(weakest, WEAKEST, f"the weakest place of {where}")
         places, lead = weakest["places"], weakest.get("lead")
         boxes = all(isinstance(box, list) and len(box) == 4 and all(_fits(e, int) for e in box) for box in places)
-        if not boxes or len(places) not in (1, 2) or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
-            raise ResultsError(f"expected one or two boxes and a lead as the weakest place of {where}, got {weakest!r}")
+        boxes = boxes and 1 <= len(places) <= most
+        if not boxes or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
+            told = "one or two" if most == 2 else f"one to {most}"
+            raise ResultsError(f"expected {told} boxes and a lead as the weakest place of {where}, got {weakest!r}")
 
 
 def _check_answer(fields: Row, key: str, where: str) -> None:
@@ -246,6 +265,18 @@ def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check_answer(row, "answer", where)
     if row["defence"] not in defences:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
+    for patch in _listed(row, "patches", where):
+        _check(patch, PATCH, f"a patch of {where}")
+        _check_sizes(patch, ("size",), where)
+        if len(patch["corner"]) != 2 or not all(_fits(at, int) for at in patch["corner"]):
+            raise ResultsError(f"expected a corner as row and column in {where}, got {patch['corner']!r}")
+
+
+def _listed(fields: Row, key: str, where: str) -> list[Any]:
+    """What is listed under a key; nothing where it is not there."""
+    if key in fields:
+        _check(fields, {key: list}, where)
+    return list(fields.get(key, []))
 
 
 def _check(fields: Any, shape: Shape, where: str) -> None:
