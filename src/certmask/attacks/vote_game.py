@@ -111,8 +111,7 @@ class VoteGame:
 
 def juries_of(districts: Districts, district: District) -> list[IntArray]:
     """The masks that hide each of one or more places."""
-    places = (district,) if isinstance(district, int) else district
-    return [np.array(districts.jury(place), dtype=np.int64) for place in places]
+    return [np.array(districts.jury(place), dtype=np.int64) for place in np.atleast_1d(district).tolist()]
 
 
 def hiding(sets: IntArray, juries: Sequence[IntArray]) -> BoolArray:
@@ -173,7 +172,7 @@ def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[St
     """For every output: turn all; the bare picture alone; spare one mask; turn masks with exactly k votes; turn ever
     more masks; side with the jury of one other district wherever it takes part, so that one dissenter wins all duels
     but those out of reach. Where there are levels, what is known to push votes across thresholds."""
-    free, places, count = game.free_masks, len(game.votes.cover.districts), len(game.juries)
+    free, districts, patches = game.free_masks, game.votes.cover.districts, len(game.juries)
     if any(thresholds_of(game.rule, game.votes.cover)):
         yield from level_strategies(game)
     for row in range(len(game.palette)):
@@ -187,10 +186,9 @@ def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[St
         order = chance.permutation(free)
         for count in _counts(len(free), game.votes.cover.k):
             yield turning(order[:count], row)
-        others = chance.permutation(places)[: SPARED * count]
-        for start in range(0, len(others) - count + 1, count):
-            other = tuple(others[start : start + count].tolist())
-            yield siding(juries_of(game.votes.cover.districts, other), row)
+        others = chance.permutation(len(districts))[: SPARED * patches].tolist()
+        for start in range(0, len(others), patches):
+            yield siding(juries_of(districts, tuple(others[start : start + patches])), row)
 
 
 def random_strategies(game: VoteGame, count: int, chance: np.random.Generator) -> Iterator[Strategy]:

@@ -45,8 +45,8 @@ class Harm(IntEnum):
 class WorstCase:
     """The worst decision that was found, the district it takes a patch in, and the votes that do it.
 
-    Of several patches, it is several districts. ``exact`` says that nothing is worse: a wrong class without an alert was found, or every attack was tried that
-    the palette allows. Otherwise it is the worst of many that were tried.
+    ``exact`` says that nothing is worse: a wrong class without an alert was found, or every attack was tried that
+    the palette allows. Otherwise it is the worst of many that were tried. Several patches take several districts.
     """
 
     harm: Harm
@@ -70,7 +70,8 @@ def worst_case(
     """What an attacker with full control over the votes outside one jury can do to the clean ``votes`` of an image.
 
     Against several patches, over the votes that do not hide all of as many districts. ``patch`` is what the attacker
-    has, where that is less than the threat: one of the size for which an image is certified; districts are then its own.
+    has, where that is less than the threat, such as one of the size for which an image is certified; districts are
+    then those of this patch.
     Known strategies first, then every attack, up to ``plays`` of them; if that was not all, a tenth as many at random.
     Without a district, the worst of all. ``palette`` ``[rows, classes]`` lists the outputs to choose from; by default
     certain, faint and silent ones and, for a rule with levels, such as lead by exactly a threshold.
@@ -105,7 +106,7 @@ def _places(districts: int, count: int) -> Iterable[District]:
 
 def _check_district(district: District, districts: int, count: int) -> None:
     """An error unless there are such places, no more than there are patches."""
-    places = (district,) if isinstance(district, int) else district
+    places = np.atleast_1d(district).tolist()
     if not all(0 <= place < districts for place in places):
         raise AttackError(f"expected a district from 0 to {districts - 1}, got {district}")
     if not 1 <= len(places) <= count:
