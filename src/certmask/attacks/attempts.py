@@ -20,6 +20,8 @@ from certmask.geometry.shapes import Span
 from certmask.results.file import Row
 from certmask.threat import Box, Patch, Size, Threat
 
+Pick = Callable[[Juries, np.random.Generator], IntArray]
+"""Picks a corner, or those of several patches."""
 RANKS = 3
 """Restarts of one place go for the best, second-best and third-best wrong class in turn."""
 SEARCHED, WEAKEST = "searched", "weakest"
@@ -28,6 +30,8 @@ PLACES = (SEARCHED, "flush", "beyond", WEAKEST, "random", "lowest fold", "border
 SIDE_BY_SIDE, FAR_APART = "side by side", "far apart"
 JOINT_PLACES = (SEARCHED, SIDE_BY_SIDE, *PLACES[1:4], FAR_APART, *PLACES[4:])
 """The same where there are several patches: of each kind all of them, or all of them together."""
+DRAWS = 8
+"""How many places are drawn for each further patch until one overlaps none before."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,11 @@ def planned(
     certified: bool = True,
     places: Sequence[str] = PLACES,
 ) -> Iterator[Attempt]:
-    """All attempts on these images, for goals in turn."""
+    """All attempts on these images, for goals in turn.
+
+    Turns over what a threat allows are even in number for each image, and so out of step with the goals.
+    """
+    turns = budget.locations + budget.locations % 2
     for number, prospect in enumerate(prospects):
         kinds = [kind for kind in places[1:] if kind != WEAKEST or prospect.weakest]
         for location in range(budget.locations):
@@ -160,7 +168,7 @@ def planned(
             for restart in range(budget.restarts):
                 goal = goals[(number + location + restart) % len(goals)]
                 what = (defence, prospect.image, prospect.label, location, restart, goal, place, prospect.weakest)
-                yield Attempt(*what, certified, number * budget.locations + location, prospect.side)
+                yield Attempt(*what, certified, number * turns + location, prospect.side)
 
 
 def place_for(image: int, location: int, locations: int, others: Sequence[str] = PLACES[1:]) -> str:
@@ -183,7 +191,17 @@ def pick_corner(place: str, juries: Juries, chance: np.random.Generator, weakest
     pick = PICKED.get(place)
     if pick is None:
         raise AttackError(f"expected a place among {', '.join(places_for(count)[1:])}, got {place!r}")
-    return pick(juries, chance) if count == 1 else np.stack([pick(juries, chance) for _ in range(count)])
+    return pick(juries, chance) if count == 1 else _each(pick, juries, chance)
+
+
+def _each(pick: Pick, juries: Juries, chance: np.random.Generator) -> IntArray:
+    """A corner for each of several patches, ``[count, 2]``; where a few draws can have it so, none overlap."""
+    corners = [pick(juries, chance)]
+    while len(corners) < juries.patch.count:
+        drawn = [pick(juries, chance) for _ in range(DRAWS)]
+        apart = [own for own in drawn if (np.abs(corners - own) >= juries.patch.size).any(axis=1).all()]
+        corners.append((apart or drawn)[0])
+    return np.stack(corners)
 
 
 def _inside(box: Box, juries: Juries, chance: np.random.Generator) -> IntArray:
@@ -263,7 +281,7 @@ def _positions(juries: Juries) -> IntArray:
     return np.array(juries.patch.positions(juries.cover.image), dtype=np.int64)
 
 
-PICKED: dict[str, Callable[[Juries, np.random.Generator], IntArray]] = {
+PICKED: dict[str, Pick] = {
     "flush": _flush,
     "beyond": _beyond,
     "random": _random,
@@ -272,8 +290,5 @@ PICKED: dict[str, Callable[[Juries, np.random.Generator], IntArray]] = {
 }
 """How a corner of each kind is picked."""
 
-JOINT: dict[str, Callable[[Juries, np.random.Generator], IntArray]] = {
-    SIDE_BY_SIDE: _side_by_side,
-    FAR_APART: _far_apart,
-}
+JOINT: dict[str, Pick] = {SIDE_BY_SIDE: _side_by_side, FAR_APART: _far_apart}
 """How corners of several patches are picked together."""
