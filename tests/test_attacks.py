@@ -194,6 +194,10 @@ def built(name: str, classifier: Classifier) -> Attack:
 
 @pytest.fixture
 def victim(name: str, classifier: Classifier) -> Classifier:
+    return victim_of(name, classifier)
+
+
+def victim_of(name: str, classifier: Classifier) -> Classifier:
     """What an attack of the table is for: a network, or one with cells."""
     if ATTACKS[name].needs is not Needs.EVIDENCE:
         return classifier
