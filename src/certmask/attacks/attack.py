@@ -17,6 +17,7 @@ from certmask.classifier import Classifier, checked_images
 from certmask.defences import RuledDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
+from certmask.results.run import Placed
 from certmask.threat import Patch, Size, checked_patch
 
 Judge = Callable[[Tensor], Sequence[Decision]]
@@ -88,6 +89,11 @@ class Attacked:
     pictures: Tensor
     corners: Tensor
     decisions: tuple[Decision, ...]
+    patch: Patch
+
+    def patches(self, number: int) -> tuple[Placed, ...]:
+        """Corner and size of each of the patches on one of the pictures."""
+        return tuple(((top, left), self.patch.size) for top, left in self.corners[number].view(-1, 2).tolist())
 
     def fooled(self, labels: Tensor) -> Tensor:
         """Where another class than the true one is answered, ``[n]``, alert or not."""
@@ -123,7 +129,7 @@ class Attack(ABC):
         decisions = tuple(judge(pictures))
         if len(decisions) != len(job):
             raise AttackError(f"expected {len(job)} decisions from the judge, got {len(decisions)}")
-        return Attacked(pictures, corners, decisions)
+        return Attacked(pictures, corners, decisions, job.patch)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from certmask.attacks.descent import Descent, Surrogate
 from certmask.attacks.goals import Juries
 from certmask.attacks.means import check_allowed
 from certmask.attacks.patch_attack import AdaptiveAttack, EvidenceAttack, PatchAttack
-from certmask.attacks.pictures import placed, save_picture
+from certmask.attacks.pictures import save_picture
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover, minimal_cover
 from certmask.data import pixel_digest
@@ -166,7 +166,7 @@ class Gauntlet:
         number: int,
     ) -> None:
         decision, picture = attacked.decisions[number], attacked.pictures[number]
-        patches = placed(attacked.corners[number], attempt.patch(defence.threat, defence.image))
+        patches = attacked.patches(number)
         guarantee = defence.rule.guarantee
         fell = guarantee.broken_by(decision, attempt.label)
         broken = fell and attempt.certified

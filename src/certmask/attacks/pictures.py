@@ -74,11 +74,6 @@ def several(patch: Patch) -> tuple[int, ...]:
     return (patch.count,) if patch.count > 1 else ()
 
 
-def placed(corners: Tensor, patch: Patch) -> tuple[Placed, ...]:
-    """Corner and size of each of the patches on one image, whose corners are ``[2]``, or ``[count, 2]``."""
-    return tuple(((top, left), patch.size) for top, left in corners.view(-1, 2).tolist())
-
-
 def save_picture(picture: Tensor, patches: Sequence[Placed], raw: Path) -> None:
     """Write a picture ``[3, H, W]`` to ``raw`` and, enlarged and with its patches outlined, beside it."""
     pixels = (picture * LEVELS).round().byte().permute(1, 2, 0).numpy()
