@@ -223,7 +223,7 @@ def test_every_attack_of_the_table_uses_all_of_its_patches(name: str, classifier
         assert given is None or torch.equal(attacked.corners, corners)
         assert attacked.patches(0) == tuple(((top, left), (6, 6)) for top, left in attacked.corners[0].tolist())
         if isinstance(attack, PatchAttack):
-            assert not any(overlap(*own, size=(6, 6)) for own in attacked.corners.tolist())
+            assert not any(overlap(one, other, (6, 6)) for one, other in attacked.corners.tolist())
         outside = (attacked.pictures != job.images).any(dim=1)
         for picture, own in zip(outside, attacked.corners.tolist(), strict=True):
             assert all(picture[top : top + 6, left : left + 6].sum() > 18 for top, left in own)

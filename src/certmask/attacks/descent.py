@@ -56,6 +56,7 @@ class Surrogate:
         self._masks = MaskTable(covers, classifier.size, self.device) if engine is None else engine.forward.masks
         self._shown = self._painted if engine is None else engine.forward.shown
         self._leaking: dict[tuple[Cover, Size], IntArray] = {}
+        self._through: dict[Cover, dict[int, IntArray]] = {}
         self._scores: Callable[[Tensor], Tensor] | None = None
         self._shift, self._scale, self._fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
@@ -118,13 +119,23 @@ class Surrogate:
         key, size = (cover, patch.size), patch.size
         if key not in self._leaking:
             covering, leaking = np.zeros((2, *patch.positions(cover.image)), dtype=np.int64)
-            for number, mask in zip(self.numbers(cover), cover.masks, strict=True):
+            through = self._shown_through(cover)
+            for place, mask in enumerate(cover.masks if through else ()):
                 covers = _windows(_hidden(mask, cover.image), size) == np.prod(size)
                 covering += covers
-                leaking += covers & (_windows(self._visible(int(number)), size) > 0)
+                if place in through:
+                    leaking += covers & (_windows(through[place], size) > 0)
             share = leaking / np.maximum(covering, 1)
             self._leaking[key] = np.argwhere((share == share.max()) & (leaking > 0))
         return self._leaking[key]
+
+    def _shown_through(self, cover: Cover) -> dict[int, IntArray]:
+        """1 for every pixel ``[height, width]`` that a mask should hide and shows, for masks of which there are any."""
+        if cover not in self._through:
+            masks = enumerate(zip(self.numbers(cover).tolist(), cover.masks, strict=True))
+            pixels = {place: _hidden(mask, cover.image) & self._visible(number) for place, (number, mask) in masks}
+            self._through[cover] = {place: own for place, own in pixels.items() if own.any()}
+        return self._through[cover]
 
     def _visible(self, number: int) -> IntArray:
         """1 for every pixel ``[height, width]`` that a mask lets through."""
