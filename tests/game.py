@@ -141,30 +141,40 @@ class Line:
 
 def plays(cover: Cover, ask: Ask[T], palette: Tensor, options: Options) -> Iterator[tuple[T, Table]]:
     """Every run of a computation, over all options of every pass it asks for: each line once, many of them at once."""
-    waiting: list[tuple[int, ...]] = [()]
+    return (run for _, run in plays_of_all(cover, ask, palette, [options]))
+
+
+def plays_of_all(
+    cover: Cover, ask: Ask[T], palette: Tensor, players: Sequence[Options]
+) -> Iterator[tuple[int, tuple[T, Table]]]:
+    """The same for each of several players, whose lines are played together; with the player's number."""
+    waiting: list[tuple[int, tuple[int, ...]]] = [(number, ()) for number in range(len(players))]
     while waiting:
-        lines = [Line(options, turns) for turns in waiting[-AT_ONCE:]]
+        now = waiting[-AT_ONCE:]
         del waiting[-AT_ONCE:]
-        yield from played(cover, ask, palette, lines)
-        for line in lines:
-            waiting += line.others()
+        lines = [Line(players[number], turns) for number, turns in now]
+        for (number, _), run in zip(now, played(cover, ask, palette, lines), strict=True):
+            yield number, run
+        for (number, _), line in zip(now, lines, strict=True):
+            waiting += ((number, turns) for turns in line.others())
 
 
 def random_plays(
     cover: Cover, ask: Ask[T], palette: Tensor, options: Options, count: int, rng: Random
-) -> Iterator[tuple[T, Table]]:
-    """Some runs. In each the attacker has a favourite output, preferred to a degree that varies from run to run."""
+) -> list[tuple[T, Table]]:
+    """Some runs, each with a ``chooser`` of its own."""
+    return played(cover, ask, palette, [chooser(options, palette, rng) for _ in range(count)])
 
-    def chooser() -> Callable[[Pass], int]:
-        favourite, zeal = rng.randrange(len(palette)), rng.choice([0.0, 0.5, 0.8, 1.0])
 
-        def choose(one: Pass) -> int:
-            choices = options(one)
-            return favourite if favourite in choices and rng.random() < zeal else rng.choice(choices)
+def chooser(options: Options, palette: Tensor, rng: Random) -> Callable[[Pass], int]:
+    """An attacker with a favourite output, preferred to a degree that varies from one to the next."""
+    favourite, zeal = rng.randrange(len(palette)), rng.choice([0.0, 0.5, 0.8, 1.0])
 
-        return choose
+    def choose(one: Pass) -> int:
+        choices = options(one)
+        return favourite if favourite in choices and rng.random() < zeal else rng.choice(choices)
 
-    yield from played(cover, ask, palette, [chooser() for _ in range(count)])
+    return choose
 
 
 def anything(palette: Tensor) -> Options:
@@ -238,39 +248,43 @@ def seen_by_jury(cover: Cover, district: int, table: Table) -> Table:
 # --------------------------------------------------------------------------------------------------- attacks
 
 
-def assert_kept(
-    cover: Cover, rule: Rule, label: int, district: int, clean: Table, runs: Iterable[tuple[Decision, Table]]
-) -> int:
-    """Every decision keeps the rule's guarantee; returns how many there were."""
-    count = 0
-    for decision, attacked in runs:
-        count += 1
-        if not keeps(rule.guarantee, decision, label):
-            pytest.fail(
-                f"{rule} on {cover.masks} with juries {families(cover)} is certified for class {label} but answers "
-                f"{decision} when attacked in district {district}: clean {clean}, attacked {attacked}"
-            )
-    return count
+def assert_kept(cover: Cover, rule: Rule, label: int, district: int, clean: Table, run: tuple[Decision, Table]) -> None:
+    """The decision of a run keeps the rule's guarantee."""
+    decision, attacked = run
+    if not keeps(rule.guarantee, decision, label):
+        pytest.fail(
+            f"{rule} on {cover.masks} with juries {families(cover)} is certified for class {label} but answers "
+            f"{decision} when attacked in district {district}: clean {clean}, attacked {attacked}"
+        )
 
 
 def every_attack(cover: Cover, rule: Rule, palette: Tensor, labels: Iterable[int]) -> Counter[str]:
     """All certified clean tables, all districts, all attacks; each part of a table that a jury sees only once."""
     seen: Counter[str] = Counter(covers=1)
+    attacked: list[tuple[int, int, Table]] = []
     for label in labels:
         tables = list(certified(cover, rule, label, palette))
         seen["tables"] += len(tables)
         if rule.quiet:
-            for clean in tables:
-                unpatched, _ = play(cover, deciding(rule), palette, clean.__getitem__)
-                if unpatched != Decision(label) or unpatched.basis not in ("", "unanimous"):
-                    pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
+            assert_quiet(cover, rule, label, palette, tables)
         for district in range(len(cover.districts)):
             parts = {tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}
-            for part in sorted(parts):
-                options = attacker(cover, district, dict(part), palette)
-                runs = plays(cover, deciding(rule), palette, options)
-                seen["attacks"] += assert_kept(cover, rule, label, district, dict(part), runs)
+            attacked += ((label, district, dict(part)) for part in sorted(parts))
+    players = [attacker(cover, district, clean, palette) for _, district, clean in attacked]
+    for number, run in plays_of_all(cover, deciding(rule), palette, players):
+        assert_kept(cover, rule, *attacked[number], run)
+        seen["attacks"] += 1
     return seen
+
+
+def assert_quiet(cover: Cover, rule: Rule, label: int, palette: Tensor, tables: Sequence[Table]) -> None:
+    """Every clean table is answered with the label, unanimously."""
+    for start in range(0, len(tables), AT_ONCE):
+        some = tables[start : start + AT_ONCE]
+        runs = played(cover, deciding(rule), palette, [clean.__getitem__ for clean in some])
+        for clean, (unpatched, _) in zip(some, runs, strict=True):
+            if unpatched != Decision(label) or unpatched.basis not in ("", "unanimous"):
+                pytest.fail(f"{rule} on {cover} is certified for class {label} but answers {unpatched} to {clean}")
 
 
 def some_attacks(cover: Cover, rule: Rule, palette: Tensor, label: int, attacks: int, rng: Random) -> Counter[str]:
@@ -280,10 +294,12 @@ def some_attacks(cover: Cover, rule: Rule, palette: Tensor, label: int, attacks:
     if clean is None:
         return seen
     seen["tables"] += 1
-    for district in range(len(cover.districts)):
-        options = attacker(cover, district, clean, palette)
-        runs = random_plays(cover, deciding(rule), palette, options, attacks, rng)
-        seen["attacks"] += assert_kept(cover, rule, label, district, clean, runs)
+    districts = [district for district in range(len(cover.districts)) for _ in range(attacks)]
+    choosers = [chooser(attacker(cover, district, clean, palette), palette, rng) for district in districts]
+    runs = played(cover, deciding(rule), palette, choosers)
+    for district, run in zip(districts, runs, strict=True):
+        assert_kept(cover, rule, label, district, clean, run)
+        seen["attacks"] += 1
     return seen
 
 

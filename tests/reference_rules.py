@@ -289,12 +289,12 @@ def smoothing_certifies(
     views: Sequence[Sequence[float]], touched: Sequence[set[int]], theta: float | None, label: int, exact: bool
 ) -> bool:
     """No place overturns the label if all views that it touches leave the label for one other class (margin 0)."""
-    classes, most = len(views[0]), max(map(len, touched))
+    counted, most = [_counts(view, theta) for view in views], max(map(len, touched))
     for own in touched:
         left = [i for i in range(len(views)) if i not in own] if exact else range(len(views))
         lost = len(own) if exact else 2 * most
-        for other in set(range(classes)) - {label}:
-            mine, yours = (sum(c in _counts(views[i], theta) for i in left) for c in (label, other))
+        for other in set(range(len(views[0]))) - {label}:
+            mine, yours = (sum(c in counted[i] for i in left) for c in (label, other))
             if mine < yours + lost or (mine == yours + lost and other < label):
                 return False
     return True

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from conftest import DEVICES
+from conftest import DEVICES, tiny_network
 from looking import outputs_under, singles_of
 from members import EVERY_RULE, suited
 from tables import votes_under
@@ -26,7 +26,7 @@ from certmask.passes import NONE
 from certmask.rules import JuryDetection, JuryRecovery, PatchCleanser, Published, Rule, Undefended
 from certmask.rules.rule import Asking
 from certmask.threat import Patch, Size
-from certmask.votes import VoteStore, as_votes
+from certmask.votes import Votes, VoteStore, as_votes
 
 PATCH = Patch(5, 4)
 COVERS = (
@@ -139,25 +139,29 @@ def test_memory_is_bounded(network: nn.Module, images: Tensor) -> None:
     assert most_alive(Engine(classifier, [cover])) > 1
 
 
-@pytest.mark.parametrize("rule", [Published(), JuryDetection(), JuryRecovery(), PatchCleanser(), PatchCleanser(True)])
-@pytest.mark.parametrize("cohort", [1, 5])
-def test_live_outcomes_equal_those_on_complete_votes(
-    rule: Rule, cohort: int, network: nn.Module, images: Tensor
-) -> None:
-    """Early exits change the number of passes, never the decision or the certificate."""
-    cover = COVERS[0]
-    classifier = Classifier(network, 24, batch=16)
-    engine = Engine(classifier, [cover], cohort=cohort)
+@pytest.fixture(scope="module", params=[1, 5], ids=lambda cohort: f"cohort {cohort}")
+def complete(request: pytest.FixtureRequest) -> tuple[Engine, Tensor, list[Votes]]:
+    """An engine that takes so many pictures together, some pictures, and the votes about them under all masks."""
+    cover, network = COVERS[0], tiny_network()
+    images = torch.rand(12, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    engine = Engine(Classifier(network, 24, batch=16), [cover], cohort=request.param)
     n = len(cover)
     everything = np.array([(NONE, NONE), *((i, j) for j in range(n) for i in range(j + 1))], dtype=np.int64)
-    labels = classifier(images).argmax(dim=1).tolist()
-    live = {f.number: f.value[0] for f in examine(engine, images, labels, [MaskedDefence(cover, rule)])}
-    for number, outputs in enumerate(collect(engine, cover, images, everything)):
-        votes = votes_under(cover, everything.tolist(), outputs)
+    found = collect(engine, cover, images, everything)
+    return engine, images, [votes_under(cover, everything.tolist(), outputs) for outputs in found]
+
+
+@pytest.mark.parametrize("rule", [Published(), JuryDetection(), JuryRecovery(), PatchCleanser(), PatchCleanser(True)])
+def test_live_outcomes_equal_those_on_complete_votes(rule: Rule, complete: tuple[Engine, Tensor, list[Votes]]) -> None:
+    """Early exits change the number of passes, never the decision or the certificate."""
+    engine, images, seen = complete
+    labels = engine.classifier(images).argmax(dim=1).tolist()
+    live = {f.number: f.value[0] for f in examine(engine, images, labels, [MaskedDefence(COVERS[0], rule)])}
+    for number, votes in enumerate(seen):
         assert rule.decide(votes).label == live[number].label
         assert rule.decide(votes).alert == live[number].alert
         assert rule.certify(votes, labels[number]).holds == live[number].certified
-        assert live[number].passes <= len(everything)
+        assert live[number].passes <= votes.store.count
 
 
 def test_a_clean_unanimous_image_costs_one_pass_per_mask() -> None:

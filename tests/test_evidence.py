@@ -171,6 +171,14 @@ def test_a_nan_reaches_exactly_the_cells_that_see_it(name: str, image: tuple[int
         assert not (field.sees & ~whole.sees).any(), "no cell sees a pixel outside its interval"
 
 
+@pytest.mark.parametrize("name", ["bagnet 9", "norms of channels", "pooled", "cropped, then padded"])
+def test_a_trace_that_is_taken_apart_says_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, image = NETWORKS[name].eval(), (18, 19)
+    said = [field.describe() for field in receptive_field(network, image)]
+    monkeypatch.setattr("certmask.evidence.field._KNOWN", frozenset())
+    assert [field.describe() for field in receptive_field(network, image)] == said
+
+
 def test_branches_in_two_directions_see_no_more_than_rows_times_columns() -> None:
     network = Residual(nn.Conv2d(3, 2, (3, 1), padding=(1, 0)), nn.Conv2d(3, 2, (1, 3), padding=(0, 1))).eval()
     said, true = claimed(receptive_field(network, (5, 6))), reached(network, (5, 6))
@@ -259,6 +267,7 @@ FAR = {
     "attention": (Attention(), "view|flatten|reshape"),
     "a branch on the data": (Depends(), "a trace that fails"),
     "global pooling": (nn.AdaptiveAvgPool2d(1), "adaptive_avg_pool2d"),
+    "statistics of the batch": (nn.BatchNorm2d(3, track_running_stats=False), "batch_norm"),
     "instance norm": (nn.InstanceNorm2d(3), "norm|view|repeat"),
     "group norm": (nn.GroupNorm(1, 3), "group_norm"),
     "layer norm over space": (nn.LayerNorm([3, 6, 6]), "layer_norm"),

@@ -47,6 +47,13 @@ PRINTS: dict[str, list[str]] = {
         r"  certified recovery: [\d.]+ % of 8 photos",
         r"any 5×5 patch on a 32×32 input; saved in runs/demo-cifar10.jsonl",
     ],
+    "photo_patch": [
+        r"any 8×8 patch in the photo",
+        r"3/48.png: 8×8 of its pixels reach at most 9×9 of the input: certified up to 8×8",
+        r"8/64.png: 8×8 of its pixels reach at most 8×8 of the input: certified up to 9×9",
+        r"8/96.png: 8×8 of its pixels reach at most 7×7 of the input: (not certified|certified up to \d+×\d+)",
+        r"0/160.png: 8×8 of its pixels reach at most 6×6 of the input: certified up to 11×11",
+    ],
     "read_results": [
         r"resnet26-cifar10 on 20 photos of demo-cifar10",
         r"",

@@ -78,7 +78,7 @@ def test_every_declared_cover_holds_its_fold(experiment: Experiment, side: int) 
         if (side == 224 and patch.label == "0.4 %") or one.network == CELLS:
             continue
         cover = built_cover(one, patch, (side, side))
-        assert cover.patch == patch.on((side, side))
+        assert cover.threat == one.threat(patch.on((side, side)))
         if one.network == BANDS:
             width = side // BAND
             assert (len(cover), cover.mask) == (side, (side, side - width))
@@ -521,7 +521,7 @@ def test_every_defence_has_the_margin_in_its_own_unit() -> None:
         (lambda h: h["defences"].update({"another": h["defences"]["published k=1"]}), "'another'"),
         (lambda h: h["defences"]["published k=6"]["cover"].update(mask=[9, 9]), r"\(9, 9\)"),
         (lambda h: h["defences"]["published k=6"]["cover"].update(tiling="spread"), "'spread'"),
-        (lambda h: h["defences"]["published k=6"]["cover"].update(patch=[5, 5]), r"\(5, 5\)"),
+        (lambda h: h["defences"]["published k=6"]["cover"].update(patch=[5, 5]), "height=5, width=5"),
         (lambda h: h.update(kind="speed"), "'speed'"),
     ],
 )

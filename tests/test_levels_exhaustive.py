@@ -28,6 +28,7 @@ from game import (
     keeps,
     line_zoom,
     plays,
+    plays_of_all,
     seen_by_jury,
     some_attacks,
     total,
@@ -215,6 +216,7 @@ def shaking_attacks(cover: Cover, rule: Rule, noise: float, near: Tensor = NEAR)
     logarithms = rule.unit == "logarithm"
     palette = shaken(near, noise, logarithms)
     tables = list(certified(cover, rule, 2, near))
+    players = []
     for district in range(len(cover.districts)):
         for part in sorted({tuple(seen_by_jury(cover, district, clean).items()) for clean in tables}):
             sharp = attacker(cover, district, dict(part), near)
@@ -223,7 +225,8 @@ def shaking_attacks(cover: Cover, rule: Rule, noise: float, near: Tensor = NEAR)
                 votes: Sequence[int] = sharp(one)
                 return range(votes[0], len(palette), len(near)) if len(votes) == 1 else (0, 1)
 
-            yield from plays(cover, deciding(rule), palette, options)
+            players.append(options)
+    return (run for _, run in plays_of_all(cover, deciding(rule), palette, players))
 
 
 @pytest.mark.parametrize("aggregate", [kind() for kind in AGGREGATES.values()], ids=lambda one: one.name)

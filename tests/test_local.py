@@ -87,7 +87,7 @@ def outcomes(engine: Engine, defence: AnyDefence, pictures: Tensor, labels: Tens
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_no_patch_of_any_plain_colour_changes_a_certified_answer(rule: EvidenceRule) -> None:
-    """Every place, and every corner of the colour cube; on some pictures that are not certified, one of them does."""
+    """Every place, and every corner of the colour cube; some pictures are not certified."""
     ready = classifier(batch=64)
     engine, defence = Engine(ready, []), LocalDefence(rule, ready.fields)
     clean = outcomes(engine, defence, PICTURES, LABELS)
@@ -95,14 +95,14 @@ def test_no_patch_of_any_plain_colour_changes_a_certified_answer(rule: EvidenceR
     corners = list(product(range(SIDE - PATCH + 1), repeat=2))
     for picture, outcome in zip(PICTURES, clean, strict=True):
         assert (outcome.passes, outcome.certificate_passes) == (1, 1)
+        if not outcome.certified:
+            continue
         attacked = []
         for colour, (top, left) in product(product((0.0, 1.0), repeat=3), corners):
             one = picture.clone()
             one[:, top : top + PATCH, left : left + PATCH] = torch.tensor(colour)[:, None, None]
             attacked.append(one)
-        answers = {one.label for one in outcomes(engine, defence, torch.stack(attacked))}
-        if outcome.certified:
-            assert answers == {0}
+        assert {one.label for one in outcomes(engine, defence, torch.stack(attacked))} == {0}
     assert not clean[-1].certified
 
 

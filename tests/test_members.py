@@ -115,13 +115,19 @@ def test_what_a_defence_proves_it_answers(cover: Cover, rule: Rule, network: nn.
         assert not (certificate.holds and alert) or rule.guarantee is Guarantee.DETECTION
 
 
+OF_PAIRS = ("pair-detection",)
+"""Rules that ask for an even number of patches."""
+
+
 def test_every_rule_of_the_register_runs_by_its_name(little_model: Path, tmp_path: Path) -> None:
     """One run with all of them, and a line of the table for each."""
-    rules = [word for row in REGISTER for word in ("--rule", row.option)]
-    certmask("certify", "demo-cifar10", "--model", little_model, "--images", "2", "--mask", "18", *rules,
-             "--out", tmp_path / "run.jsonl")  # fmt: skip
-    (run,) = json.loads(certmask("table", tmp_path / "run.jsonl", "--json").stdout)
-    assert [line["defence"] for line in run["lines"]] == [row.option for row in REGISTER]
+    for number, told in enumerate((["--mask", "18"], ["--patches", "2", "--patch", "4", "--levels", "3"])):
+        names = [row.option for row in REGISTER if (row.option in OF_PAIRS) == bool(number)]
+        rules = [word for name in names for word in ("--rule", name)]
+        out = tmp_path / f"run{number}.jsonl"
+        certmask("certify", "demo-cifar10", "--model", little_model, "--images", "2", *told, *rules, "--out", out)
+        (run,) = json.loads(certmask("table", out, "--json").stdout)
+        assert [line["defence"] for line in run["lines"]] == names
 
 
 @pytest.mark.parametrize("tiling", TILINGS)

@@ -10,12 +10,17 @@ import pytest
 import torch
 from commands import Done, certmask, outcomes
 from PIL import Image
+from torch import nn
 
 from certmask.experiments import EXPERIMENTS
 from certmask.experiments.paper_tables import PRINTED_1
 from certmask.results.run import read_run
 from certmask.zoo import Card, build_model, save_model
+from certmask.zoo.bagnet import BagNet
 from certmask.zoo.networks import BANDS, CELLS
+from certmask.zoo.timm_import import import_timm
+from certmask.zoo.told import SixChannels
+from certmask.zoo.variants import CifarResNet
 
 torch.set_num_threads(1)
 
@@ -25,10 +30,22 @@ TOLD = ("DS", "DS, place by place", "DS, first classes, place by place", "PG-DS"
 LOCAL = ("undefended, all cells", "PG-BN", "CBN", "CBN, slope 0.1")
 
 
+def bagnet9_small(num_classes: int, **_: Any) -> nn.Module:
+    """A BagNet-9 of one bottleneck per stage: its cells see what those of the large one see."""
+    return BagNet(9, num_classes, width=8, blocks=(1, 1, 1, 1))
+
+
+def told_small(num_classes: int, **_: Any) -> nn.Module:
+    """A network of six channels with few layers."""
+    return SixChannels(CifarResNet(1, 8, num_classes, colours=6))
+
+
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory, photos: dict[str, Path]) -> Path:
     """Four photos of two classes; two networks of bands, a BagNet and one of no use here, all of which see cups."""
     folder = tmp_path_factory.mktemp("others")
+    for small in (bagnet9_small, told_small):
+        import_timm().models.register_model(small)
     for name, photo in photos.items():
         (folder / "photos" / name).mkdir(parents=True)
         for number in range(2):
@@ -37,8 +54,8 @@ def here(tmp_path_factory: pytest.TempPathFactory, photos: dict[str, Path]) -> P
     grey: dict[str, Any] = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
     told: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0), "recipe": {"band": BAND}}
     for name, architecture, bias, options in (
-        ("bands", "told_resnet26w2_cifar", 9.0, told),
-        ("cells", "bagnet9", 200.0, grey),
+        ("bands", "told_small", 9.0, told),
+        ("cells", "bagnet9_small", 200.0, grey),
         ("tokens", "smoothed_deit_tiny_patch16_224", 9.0, told),
         ("plain", "test_resnet", 9.0, grey),
     ):

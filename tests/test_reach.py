@@ -17,7 +17,17 @@ from PIL import ExifTags, Image, ImageOps
 
 from certmask.data import Framing, read_photo
 from certmask.data.framing import RESAMPLINGS
-from certmask.data.reach import BLOCKS, PIXELS, Stored, largest_reach, share_of, shared_patch, stored, touched
+from certmask.data.reach import (
+    BLOCKS,
+    PIXELS,
+    Stored,
+    largest_reach,
+    largest_side,
+    share_of,
+    shared_patch,
+    stored,
+    touched,
+)
 from certmask.errors import DataError
 from certmask.experiments.experiment import PAPER_SIDE, PHOTO
 from certmask.experiments.paper_tables import IN_THE_PHOTO
@@ -161,8 +171,8 @@ def test_the_box_turns_with_the_photo(orientation: int, framing: Framing) -> Non
 @pytest.mark.parametrize("framing", [Framing(0.875), Framing(0.6, "lanczos"), Framing(0.9, "nearest", True)], ids=str)
 @pytest.mark.parametrize("blocks", [PIXELS, *BLOCKS.values()], ids=str)
 def test_the_largest_reach_is_that_of_the_worst_place(orientation: int, framing: Framing, blocks: Any) -> None:
-    photo, image = Stored(33, 46, orientation, blocks), (16, 20)
-    for patch in ((1, 1), (5, 9), (33, 2), (33, 46)):
+    photo, image = Stored(19, 27, orientation, blocks), (10, 12)
+    for patch in ((1, 1), (5, 9), (19, 2), (19, 27)):
         sizes = {}
         for top, left in np.ndindex(photo.height - patch[0] + 1, photo.width - patch[1] + 1):
             found = touched(photo, framing, image, (top, top + patch[0], left, left + patch[1]))
@@ -271,3 +281,16 @@ def test_what_is_cut_off_reaches_nothing() -> None:
     assert touched(photo, framing, image, (0, 100, 0, 99)) is None
     assert touched(photo, framing, image, (0, 100, 0, 101)) == (0, 100, 0, 1)
     assert touched(photo, framing, image, (40, 50, 150, 160)) == (40, 50, 50, 60)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS, ids=str)
+def test_the_largest_side_is_the_last_one_that_fits(framing: Framing) -> None:
+    """Against every box of the input, by trying every side: the inverse of the largest reach, turned and in blocks."""
+    for size, image, orientation, blocks in product(PHOTOS, ((12, 12), (7, 10)), (1, 6), (PIXELS, BLOCKS[1])):
+        photo = Stored(*size, orientation, blocks)
+        reaches = [largest_reach(photo, framing, image, (side, side)).size for side in range(1, min(size) + 1)]
+        for box in product(range(1, image[0] + 1), range(1, image[1] + 1)):
+            fits = [high <= box[0] and wide <= box[1] for high, wide in reaches]
+            assert largest_side(photo, framing, image, box) == max(
+                (n for n, fit in enumerate(fits, 1) if fit), default=0
+            )

@@ -203,7 +203,7 @@ def test_first_classes_never_promise_a_win_that_is_none(aggregate: Aggregate, da
 
 def districts_of(votes: Votes) -> Pools:
     """The passes of every district's jury."""
-    levels = Levels(votes.ballot, jury_levels(votes.cover, "all"), votes.cover.boxes)
+    levels = Levels(votes.ballot, jury_levels(votes.cover, "all"), votes.cover.boxes, votes.cover.place_patches)
     passes = levels.claim_pools(np.arange(levels.hypotheses), 0)
     return Pools(np.zeros(len(passes), dtype=np.int64), passes)
 
@@ -457,7 +457,8 @@ def test_aligned_pools_stay_within_a_grid(cover: Cover) -> None:
     pairs = np.array(list(combinations(range(len(cover.districts)), 2)), dtype=np.int64)
     ballot = Ballot(cover)
     pools, everything = (
-        Levels(ballot, jury_levels(cover, kind), cover.boxes).pair_pools(pairs, 0) for kind in ("aligned", "all")
+        Levels(ballot, jury_levels(cover, kind), cover.boxes, cover.place_patches).pair_pools(pairs, 0)
+        for kind in ("aligned", "all")
     )
 
     def named(pool: IntArray) -> Counter[tuple[int, int]]:

@@ -34,6 +34,7 @@ from game import (
     keeps,
     line_covers,
     plays,
+    plays_of_all,
     shuffled,
     some_attacks,
     total,
@@ -323,11 +324,9 @@ def test_unsound_rules_are_caught(rule: Rule) -> None:
 def breakable(cover: Cover, rule: Rule, label: int, clean: Table, palette: Tensor) -> bool:
     """Whether some attack in some district breaks the guarantee. One-pixel patches only: all of it is in reach."""
     assert cover.patch == Patch(1, 1)
-    return any(
-        not keeps(rule.guarantee, decision, label)
-        for district in range(len(cover.districts))
-        for decision, _ in plays(cover, deciding(rule), palette, attacker(cover, district, clean, palette))
-    )
+    players = [attacker(cover, district, clean, palette) for district in range(len(cover.districts))]
+    runs = plays_of_all(cover, deciding(rule), palette, players)
+    return any(not keeps(rule.guarantee, decision, label) for _, (decision, _) in runs)
 
 
 @pytest.mark.parametrize("rule", told_apart(ON_ANY_COVER), ids=repr)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import reference_rules as reference
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from certmask.certificate import NO_CLASS, Decision
@@ -22,7 +23,7 @@ from certmask.rules import Rule, Smoothing
 from certmask.rules.rule import answer
 from certmask.rules.smoothing import hidden_by
 from certmask.threat import Patch
-from certmask.votes import Votes, VoteStore
+from certmask.votes import BoolArray, Votes, VoteStore
 
 torch.set_num_threads(1)
 
@@ -57,16 +58,14 @@ def touched_by(cover: Cover) -> list[set[int]]:
     views = [(m,) for m in cover.masks] if cover.tiling != "blocks" else [
         (cover.masks[i], cover.masks[j]) for i, j in product(*cover.grids)
     ]  # fmt: skip
-    shown = []
-    for masks in views:
-        seen = np.ones(cover.image, dtype=bool)
+    shown: BoolArray = np.ones((len(views), *cover.image), dtype=bool)
+    for seen, masks in zip(shown, views, strict=True):
         for mask in masks:
             for (top, bottom), (left, right) in product(mask.rows(cover.image), mask.columns(cover.image)):
                 seen[top:bottom, left:right] = False
-        shown.append(seen)
-    n_y, n_x = cover.patch.positions(cover.image)
-    boxes = [np.s_[y : y + cover.patch.height, x : x + cover.patch.width] for y in range(n_y) for x in range(n_x)]
-    return [{v for v, seen in enumerate(shown) if seen[box].any()} for box in boxes]
+    for axis, side in enumerate(cover.patch.size, start=1):
+        shown = np.asarray(sliding_window_view(shown, side, axis=axis).any(axis=-1))
+    return [set(np.flatnonzero(place).tolist()) for place in shown.reshape(len(views), -1).T]
 
 
 def attacked(views: Tensor, touched: set[int], palette: Tensor) -> Tensor:
@@ -77,12 +76,18 @@ def attacked(views: Tensor, touched: set[int], palette: Tensor) -> Tensor:
     return found
 
 
-def decided(rule: Rule, cover: Cover, tables: Tensor) -> list[Decision]:
-    """What the rule answers to many pictures at once, ``[pictures, views, classes]``."""
+def cast(cover: Cover, tables: Tensor) -> Votes:
+    """The votes about many pictures at once, ``[pictures, views, classes]``."""
     ballot = Ballot(cover)
     votes = Votes(ballot, VoteStore(len(tables), ballot.passes, tables.shape[2]))
     sets = list(product(*cover.grids)) if cover.tiling == "blocks" else [(i, i) for i in range(len(cover))]
     votes.store.add(votes.ask(ballot.numbers(np.array(sets))[None]), tables.reshape(-1, tables.shape[2]))
+    return votes
+
+
+def decided(rule: Rule, cover: Cover, tables: Tensor) -> list[Decision]:
+    """What the rule answers to many pictures at once, ``[pictures, views, classes]``."""
+    votes = cast(cover, tables)
     return answer(rule.deciding(votes), votes)
 
 
@@ -106,17 +111,19 @@ def test_every_attack_on_bands(cover: Cover, rule: Smoothing) -> None:
     With the exact count, every table that is not certified can be broken by some attack.
     """
     palette = HARD if rule.theta is None else torch.cat([HARD[[0, 2]], SOFT[[0, 4]]])
+    said, shape = list(product(range(len(palette)), repeat=len(cover))), (len(palette),) * len(cover)
+    votes = cast(cover, palette[torch.tensor(said)])
+    answers = answer(rule.deciding(votes), votes)
     seen: Counter[tuple[bool, bool]] = Counter()
-    places = sorted(map(sorted, {frozenset(touched) for touched in touched_by(cover)}))
-    for said in product(range(len(palette)), repeat=len(cover)):
-        views = palette[list(said)]
-        tables = torch.cat([attacked(views, set(touched), palette) for touched in places])
-        answers = set(decided(rule, cover, tables))
-        for label in (0, 2):
-            proved = rule.certify(votes_of(cover, views), label).holds
-            args = views.tolist(), [set(touched) for touched in places], rule.theta, label, rule.exact
-            assert proved == reference.smoothing_certifies(*args)
-            seen[proved, answers == {Decision(label)}] += 1
+    places = [set(touched) for touched in {frozenset(touched) for touched in touched_by(cover)}]
+    for label in (0, 2):
+        right = np.array([one == Decision(label) for one in answers]).reshape(shape)
+        # an attack leads to any table that says the same in all views but the touched ones
+        kept = [np.broadcast_to(right.all(axis=tuple(touched), keepdims=True), shape) for touched in places]
+        proved = answer(rule.certifying(votes, np.full(len(said), label)), votes).tolist()
+        for views, holds in zip(palette[torch.tensor(said)].tolist(), proved, strict=True):
+            assert holds == reference.smoothing_certifies(views, places, rule.theta, label, rule.exact)
+        seen.update(zip(proved, np.all(kept, axis=0).ravel().tolist(), strict=True))
     assert seen[True, True] > 0
     assert not seen[True, False], "a certificate is broken"
     if rule.exact and rule.theta is None:
@@ -160,19 +167,21 @@ def test_the_exact_count_never_certifies_less_and_sometimes_more() -> None:
 def test_a_margin_holds_off_all_that_it_allows(theta: float | None, margin: float) -> None:
     """Whatever moves by half the margin, on the clean picture and beside the attack, changes no certified answer."""
     cover, rng, held = band_cover((1, 6), (1, 1), band=1), Random(7), 0
-    rule = Smoothing(theta, margin=margin)
+    rule, places = Smoothing(theta, margin=margin), touched_by(cover)
     for _ in range(400):
         rows = [[rng.choice((0.6, 0.55, 0.51, 0.5, 0.45)), rng.choice((0.3, 0.4, 0.45, 0.5)), 0.0] for _ in range(6)]
         views = torch.tensor(rows)
         if not rule.certify(votes_of(cover, views), 0).holds:
             continue
         held += 1
-        for touched in touched_by(cover):
+        attacks = []
+        for touched in places:
             moved = views + (torch.rand(views.shape) - 0.5) * margin * (1 - 1e-3)
             moved[:, 0] = views[:, 0] - margin / 2 * (1 - 1e-3)
             moved[:, 1] = views[:, 1] + margin / 2 * (1 - 1e-3)
             moved[sorted(touched)] = torch.tensor([0.0, 1.0, 0.0])
-            assert rule.decide(votes_of(cover, moved.clamp(0, 1))).label == 0
+            attacks.append(moved.clamp(0, 1))
+        assert {said.label for said in decided(rule, cover, torch.stack(attacks))} == {0}
     assert held > 5
 
 

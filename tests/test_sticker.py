@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,11 @@ import pytest
 from commands import certmask
 from PIL import ExifTags, Image
 
-from certmask.cli.sticker import Wanted
 from certmask.data import Framing, read_photo
+from certmask.data.reach import stored
+from certmask.data.sticker import Sticker, checked_sticker
 from certmask.errors import DataError
+from certmask.threat import PhotoPatch, Size
 
 QUICK = ("--batch", "8", "--precision", "fp32", "--levels", "2,3")
 
@@ -28,6 +29,10 @@ def album(photos: dict[str, Path], tmp_path: Path) -> tuple[Path, Path]:
     return path, photos["cup"]
 
 
+def sticker_in(photo: Path, threat: PhotoPatch, framing: Framing, image: Size) -> Sticker:
+    return checked_sticker(stored(photo, threat.before_jpeg), threat, framing, image, str(photo))
+
+
 def predicted(*arguments: str | Path, code: int = 0) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = json.loads(certmask("predict", *arguments, *QUICK, "--json", code=code).stdout)
     return answers
@@ -38,7 +43,7 @@ def test_each_photo_is_asked_about_what_its_patch_reaches(little_model: Path, al
     found = predicted(*album, "--model", little_model, "--patch-in-photo", "40x20")
     for photo, one in zip(album, found, strict=True):
         told = one.pop("patch_in_photo")
-        sticker = Wanted((40, 20)).on(photo, Framing(1.0), (32, 32))
+        sticker = sticker_in(photo, PhotoPatch(40, 20), Framing(1.0), (32, 32))
         assert told == json.loads(json.dumps(sticker.describe()))
         assert str(sticker) in one["meaning"]
         (alone,) = predicted(photo, "--model", little_model, "--patch", "x".join(map(str, told["certified_for"])))
@@ -52,7 +57,7 @@ def test_each_photo_is_asked_about_what_its_patch_reaches(little_model: Path, al
 
 def test_percent_and_rounding_are_told(album: tuple[Path, Path]) -> None:
     """5 % of 400 are 20 px, resized by 256/400: 12.8 px, four more for the resampling, and rounded up twice."""
-    sticker = Wanted(Fraction(5)).on(album[1], Framing(), (224, 224))
+    sticker = sticker_in(album[1], PhotoPatch(percent=5.0), Framing(), (224, 224))
     assert (sticker.patch, sticker.threat.size) == ((20, 20), (20, 20))
     assert str(sticker) == (
         "any 20×20 patch in the photo (600×400), which reaches at most 17×17 of the 224×224 input (rounded up to 20×20)"
@@ -70,7 +75,7 @@ def test_a_sticker_on_a_real_photo_stays_inside_what_is_certified(
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
     clean.save(path, exif=exif, quality=85)
-    sticker = Wanted((24, 40), before_jpeg).on(path, framing, image)
+    sticker = sticker_in(path, PhotoPatch(24, 40, before_jpeg=before_jpeg), framing, image)
     before, largest = np.asarray(framing(read_photo(path), image)), [0, 0]
     corners = [sticker.reach.corner, *zip(chance.integers(0, 276, 12), chance.integers(0, 411, 12), strict=True)]
     for top, left in corners:
@@ -96,12 +101,12 @@ def test_what_leaves_nothing_is_refused_and_others_are_answered(little_model: Pa
     asked = (album[1], "--model", little_model, "--patch-in-photo", "9", "--before-jpeg")
     assert "expected a JPEG file" in certmask("predict", *asked, code=1).stderr
     with pytest.raises(DataError, match="got 301×9"):
-        Wanted((301, 9)).on(album[0], Framing(), (224, 224))
+        sticker_in(album[0], PhotoPatch(301, 9), Framing(), (224, 224))
 
 
 def test_plan_says_the_same_sizes(little_model: Path, album: tuple[Path, Path]) -> None:
     asked = ("plan", "--photo", album[0], "--patch-in-photo", "5%", "--before-jpeg", "--model", little_model)
-    sticker = Wanted(Fraction(5), before_jpeg=True).on(album[0], Framing(1.0), (32, 32))
+    sticker = sticker_in(album[0], PhotoPatch(percent=5.0, before_jpeg=True), Framing(1.0), (32, 32))
     assert sticker.patch == (15, 15)
     found = json.loads(certmask(*asked, "--json").stdout)
     assert found["patch_in_photo"] == json.loads(json.dumps(sticker.describe()))

@@ -83,7 +83,9 @@ def test_every_box_of_a_family_is_hidden_on_every_level(
     image, threat = family
     try:
         cover = zoom_cover(image, threat, sorted(levels), align)
-    except CertmaskError:
+    except CertmaskError as error:
+        if not any(known in str(error) for known in ("expected masks that cover every box", "where masks start every")):
+            raise
         assume(False)
     for size in allowed(threat, image):
         for corner in locations(image, size):

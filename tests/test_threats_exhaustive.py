@@ -405,13 +405,18 @@ class OfItsSize(Levels):
     """For a size, only pairs of places of that size are asked about: larger ones are deployed, too."""
 
     def duels(self, step: int | None = None) -> Questions:
-        own = (self._steps[self.opponents] == step).all(axis=1)
+        own = (self.patches[self.opponents] == step).all(axis=1)
         return Questions(self._opponent_pools, np.flatnonzero(own), len(self))
+
+
+def levels_of(kind: type[Levels], votes: Votes, pairs: str) -> Levels:
+    """As a rule finds them."""
+    return kind(votes.ballot, jury_levels(votes.cover, pairs), votes.cover.boxes, votes.cover.place_patches)
 
 
 class UpToItself(JuryRecovery):
     def levels(self, votes: Votes) -> Levels:
-        return OfItsSize(votes.ballot, jury_levels(votes.cover, self.pairs), votes.cover.boxes)
+        return levels_of(OfItsSize, votes, self.pairs)
 
 
 def test_a_size_is_certified_against_larger_ones_too() -> None:
@@ -425,7 +430,7 @@ class OnePatch(JuryRecovery):
     """Takes two patches for one."""
 
     def levels(self, votes: Votes) -> Levels:
-        levels = Levels(votes.ballot, jury_levels(votes.cover, self.pairs), votes.cover.boxes)
+        levels = levels_of(Levels, votes, self.pairs)
         levels.sets = np.arange(len(levels.boxes))[:, None]
         return levels
 

@@ -59,13 +59,17 @@ if TYPE_CHECKING:
     from certmask.rules import MeanLogProbability as MeanLogProbability
     from certmask.rules import MeanProbability as MeanProbability
     from certmask.rules import MinorityReports as MinorityReports
+    from certmask.rules import PairDetection as PairDetection
     from certmask.rules import PatchCleanser as PatchCleanser
     from certmask.rules import Published as Published
     from certmask.rules import Rule as Rule
     from certmask.rules import Smoothing as Smoothing
     from certmask.rules import Undefended as Undefended
+    from certmask.threat import AnyRectangle as AnyRectangle
     from certmask.threat import Patch as Patch
+    from certmask.threat import PhotoPatch as PhotoPatch
     from certmask.threat import Threat as Threat
+    from certmask.threat import UpTo as UpTo
     from certmask.tuning import load_defence as load_defence
     from certmask.votes import Votes as Votes
     from certmask.zoo import load_classifier as load_classifier
@@ -118,13 +122,14 @@ _ROOMS = {
         "MeanLogProbability",
         "MeanProbability",
         "MinorityReports",
+        "PairDetection",
         "PatchCleanser",
         "Published",
         "Rule",
         "Smoothing",
         "Undefended",
     ],
-    "threat": ["Patch", "Threat"],
+    "threat": ["AnyRectangle", "Patch", "PhotoPatch", "Threat", "UpTo"],
     "tuning": ["load_defence"],
     "votes": ["Votes"],
     "zoo": ["load_classifier"],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -13,17 +14,19 @@ from torch import Tensor
 from certmask.backends.devices import settings
 from certmask.certificate import Guarantee
 from certmask.company import ROUNDING
-from certmask.data import Dataset, Sample, pixel_digest
-from certmask.defences import AnyDefence, Outcome, RuledDefence, examine
+from certmask.data import Dataset, Framing, pixel_digest
+from certmask.data.reach import largest_side
+from certmask.data.sticker import Sticker
+from certmask.defences import AnyDefence, Outcome, PhotoDefence, RuledDefence, examine
 from certmask.engine import Engine, Finding
 from certmask.engine.archive import KeptVotes
 from certmask.engine.margin import measured_margin
 from certmask.engine.premises import check_company, check_unchanged
-from certmask.errors import ChangedModelError, DataError, ResultsError, first_line
+from certmask.errors import CertmaskError, ChangedModelError, DataError, ResultsError, first_line
 from certmask.function import continued_header, rules_of
 from certmask.results.file import ResultsFile, Row, provenance, read_results
 from certmask.results.run import check_begun, check_header
-from certmask.threat import Size
+from certmask.threat import Patch, PhotoPatch, Size
 from certmask.votes import Margin
 
 COMPANY_PHOTOS = 2
@@ -34,33 +37,120 @@ Progress = Callable[[str, int], None]
 """Called with ``"passes"`` or ``"images"`` and how many more are done."""
 
 
-def certified_rows(
-    engine: Engine, dataset: Dataset, defences: Sequence[AnyDefence], votes: Path | None = None
-) -> Generator[Row]:
+Defences = Sequence[AnyDefence] | Sequence[PhotoDefence]
+"""Defences against one threat each, or against a patch in the stored photo, which is another threat in each photo."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Photos that are certified together; ``about`` is what the row of the n-th one says of the stored photo.
+
+    The defences have the names and, unless nothing can be proved about these photos, the guarantees of those asked for.
+    """
+
+    dataset: Dataset
+    defences: Sequence[AnyDefence]
+    about: Callable[[int], Row]
+    provable: bool = True
+
+
+def certified_rows(engine: Engine, dataset: Dataset, defences: Defences, votes: Path | None = None) -> Generator[Row]:
     """One row per photo, in the order in which they are ready: no file, no progress bar.
 
     Votes that the folder ``votes`` has are not made again, and all votes are kept there. There is an error after the
-    last row if the model answers otherwise than before the first one.
+    last row if the model answers otherwise than before the first one. Where the threat is a patch in the photo, photos
+    in which it reaches as much are certified one after the other.
     """
-    digests: list[str] = []
-    archive = None if votes is None else KeptVotes(votes, engine, digests)
-    labels = [sample.label for sample in dataset.samples]
-    images = _noted(dataset.tensors(engine.classifier.size), digests)
+    archives: list[KeptVotes] = []
     try:
-        for finding in examine(engine, images, labels, defences, archive):
-            row = _row(dataset.samples[finding.number], finding, defences, engine.classifier.cost)
-            yield {**row, "input_sha256": digests[finding.number], "batch": finding.batch, **_silence(finding)}
+        for part in _parts(dataset, defences, engine.classifier.size):
+            digests: list[str] = []
+            if votes is not None:
+                archives.append(KeptVotes(votes, engine, digests))
+            images = _noted(part.dataset.tensors(engine.classifier.size), digests)
+            labels = [sample.label for sample in part.dataset.samples]
+            for finding in examine(engine, images, labels, part.defences, archives[-1] if archives else None):
+                row = _row(part, finding, engine.classifier.cost)
+                own = {"input_sha256": digests[finding.number], "batch": finding.batch}
+                yield {**row, **own, **part.about(finding.number), **_silence(finding)}
         check_unchanged(engine, least_margin(defences))
     except BaseException as error:
-        if archive is not None and change_behind(error, engine, defences):
-            archive.forget()
+        if archives and change_behind(error, engine, defences):
+            for archive in archives:
+                archive.forget()
         raise
+
+
+def _parts(dataset: Dataset, defences: Defences, image: Size) -> Iterator[Part]:
+    """The photos by what a patch in them reaches, all at once where that is no question."""
+    against = photo_threat(defences)
+    if against is None:
+        alike = [one for one in defences if not isinstance(one, PhotoDefence)]
+        yield Part(dataset, alike, partial(_about, dataset, _one_patch(alike), image))
+        return
+    families = [one for one in defences if isinstance(one, PhotoDefence)]
+    stickers = dict(zip((s.name for s in dataset.samples), dataset.stickers(against, image), strict=True))
+    for threat in (*(one.threat for one in families[0].classes), None):
+        known = {name for name, found in stickers.items() if _class_of(found, families) == threat}
+        part = dataset.without(frozenset(stickers.keys() - known))
+        told = [{"photo": photo_record(stickers[s.name], families, dataset.framing)} for s in part.samples]
+        own = [one.unproved if threat is None else one.of(threat) for one in families]
+        if part.samples:
+            yield Part(part, [one for one in own if one], told.__getitem__, threat is not None)
+
+
+def photo_threat(defences: Defences) -> PhotoPatch | None:
+    """The patch in the photo that all defences are against; None where they are against patches in the input."""
+    families = [one for one in defences if isinstance(one, PhotoDefence)]
+    if not families:
+        return None
+    told = {(one.threat, tuple(own.threat for own in one.classes)) for one in families}
+    if len(told) > 1 or len(families) < len(defences):
+        raise CertmaskError("expected defences against one patch in the photo and in the same classes, got others")
+    return families[0].threat
+
+
+def _class_of(sticker: Sticker, families: Sequence[PhotoDefence]) -> Patch | None:
+    """The patch in the input that the photo's defences are made for; None where nothing can be proved."""
+    return sticker.threat if families[0].of(sticker.threat) else None
+
+
+def photo_record(sticker: Sticker, families: Sequence[PhotoDefence], framing: Framing) -> Row:
+    """What a row says of a stored photo and the patch in it, every size as height and width; the file's is not turned.
+
+    ``threat`` is the patch in the input that the certificate speaks of, ``side`` the largest square in the photo that
+    is covered by that.
+    """
+    photo, threat = sticker.photo, _class_of(sticker, families)
+    return {
+        "size": [photo.height, photo.width],
+        "patch": list(sticker.patch),
+        "reach": list(sticker.reach.size),
+        "threat": None if threat is None else list(threat.size),
+        "side": 0 if threat is None else largest_side(photo, framing, sticker.image, threat.size),
+    }
+
+
+def _one_patch(defences: Sequence[AnyDefence]) -> Patch | None:
+    """The patch that all defences are against which promise something; None where there is no such one."""
+    threats = {one.threat for one in defences if one.guarantee is not Guarantee.NONE}
+    (threat,) = threats if len(threats) == 1 else (None,)
+    return threat if isinstance(threat, Patch) else None
+
+
+def _about(dataset: Dataset, patch: Patch | None, image: Size, number: int) -> Row:
+    """The size of the stored photo, and the largest square in it that is covered by a certificate against the patch."""
+    photo = None if patch is None else dataset.samples[number].stored()
+    if photo is None or patch is None:
+        return {}
+    side = largest_side(photo, dataset.framing, image, patch.size)
+    return {"photo": {"size": [photo.height, photo.width], "side": side}}
 
 
 def certify_run(
     engine: Engine,
     dataset: Dataset,
-    defences: Sequence[AnyDefence],
+    defences: Defences,
     path: Path,
     *,
     votes: Path | None = None,
@@ -82,6 +172,7 @@ def certify_run(
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
         check_inputs(dataset, results.rows, engine.classifier.size)
+        check_stickers(dataset, results.rows, defences, engine.classifier.size)
         rows = certified_rows(engine, dataset.without(done), defences, votes)
         try:
             for row in rows:
@@ -96,7 +187,7 @@ def certify_run(
         return header, results.rows
 
 
-def change_behind(error: BaseException, engine: Engine, defences: Sequence[AnyDefence]) -> ChangedModelError | None:
+def change_behind(error: BaseException, engine: Engine, defences: Defences) -> ChangedModelError | None:
     """Whether, when a run ends in an error of any kind, the model answers otherwise than when it was first asked."""
     if isinstance(error, ChangedModelError):
         return error
@@ -109,14 +200,15 @@ def change_behind(error: BaseException, engine: Engine, defences: Sequence[AnyDe
     return None
 
 
-def least_margin(defences: Sequence[AnyDefence]) -> Margin:
+def least_margin(defences: Defences) -> Margin:
     """The smallest margin of defences that promise something, in each unit; any change is within one that none has."""
     found = [d for d in defences if d.guarantee is not Guarantee.NONE]
-    margins = [(d.rule.unit if isinstance(d, RuledDefence) else "probability", _margin(d)) for d in found]
+    ruled = (RuledDefence, PhotoDefence)
+    margins = [(d.rule.unit if isinstance(d, ruled) else "probability", _margin(d)) for d in found]
     return Margin(*(min((m for own, m in margins if own == unit), default=inf) for unit in Margin._fields))
 
 
-def _margin(defence: AnyDefence) -> float:
+def _margin(defence: AnyDefence | PhotoDefence) -> float:
     return float(defence.parameters()["rule"].get("margin", 0.0))
 
 
@@ -175,7 +267,21 @@ def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:
             raise ResultsError(f"expected the same photos as when the run began, got another {sample.name}")
 
 
-def run_header(engine: Engine, dataset: Dataset, defences: Sequence[AnyDefence]) -> Row:
+def check_stickers(dataset: Dataset, rows: Sequence[Row], defences: Defences, image: Size) -> None:
+    """Refuse rows in whose stored photo the patch is another one now than the row says."""
+    against = photo_threat(defences)
+    if against is None:
+        return
+    families = [one for one in defences if isinstance(one, PhotoDefence)]
+    said = {row["image"]: row["photo"] for row in rows}
+    for number, sample in enumerate(dataset.samples):
+        if sample.name in said:
+            found = photo_record(dataset.sticker(number, against, image), families, dataset.framing)
+            if found != said[sample.name]:
+                raise ResultsError(f"expected {sample.name} with {said[sample.name]} as its row says, got {found}")
+
+
+def run_header(engine: Engine, dataset: Dataset, defences: Defences) -> Row:
     """Everything that the rows depend on."""
     return {
         "kind": "certify",
@@ -197,14 +303,16 @@ def _silence(finding: Finding[list[Outcome]]) -> Row:
     return {"silent": finding.silent, "error": "expected finite logits, got NaN or infinity under every mask"}
 
 
-def _row(sample: Sample, finding: Finding[list[Outcome]], defences: Sequence[AnyDefence], cost: int) -> Row:
+def _row(part: Part, finding: Finding[list[Outcome]], cost: int) -> Row:
     """What was found about one image, with ``cost`` passes of the network for each vote."""
+    sample = part.dataset.samples[finding.number]
+    outcomes = [one if part.provable else replace(one, certified=False) for one in finding.value]
     return {
         "image": sample.name,
         "label": sample.label,
         "passes": finding.passes * cost,
         "seconds": round(finding.seconds, 4),
-        "defences": {s.name: _told(outcome) for s, outcome in zip(defences, finding.value, strict=True)},
+        "defences": {s.name: _told(outcome) for s, outcome in zip(part.defences, outcomes, strict=True)},
     }
 
 

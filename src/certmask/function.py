@@ -66,7 +66,7 @@ def rules_of(header: Row) -> list[Rule | EvidenceRule]:
 
 def _rule_of(defence: Row) -> Rule | EvidenceRule:
     if "fields" in defence:
-        return local_defence_from(defence).rule
+        return local_defence_from({**defence, **defence.get("classes", [{}])[0]}).rule
     return rule_from(defence["rule"])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
-from numbers import Integral
+from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from certmask.errors import GeometryError
@@ -206,7 +208,71 @@ class UpTo(Threat):
         return {**super().describe(), "sizes": list(self.sizes)}
 
 
-THREATS: dict[str, type[Threat]] = {threat.kind: threat for threat in (Patch, AnyRectangle, UpTo)}
+@dataclass(frozen=True)
+class PhotoPatch(Threat):
+    """A rectangle of the *stored photo* with any content, in its pixels, or a square in percent of its shorter side.
+
+    Each photo makes another patch of it in the model's input; ``before_jpeg``: it was compressed with the photo.
+    """
+
+    height: int | None = None
+    width: int | None = None
+    percent: float | None = None
+    before_jpeg: bool = False
+    kind: ClassVar[str] = "photo patch"
+
+    def __post_init__(self) -> None:
+        if type(self.before_jpeg) is not bool:
+            raise GeometryError(f"expected true or false for before_jpeg, got {self.before_jpeg!r}")
+        if self.percent is None:
+            checked_size((self.height, self.width), "patch in the photo")  # type: ignore[arg-type]
+        elif self.height is not None or self.width is not None:
+            raise GeometryError("expected a patch in the photo in pixels or in percent, got both")
+        elif not (isinstance(self.percent, Real) and not isinstance(self.percent, bool) and 0 < self.percent <= 100):
+            raise GeometryError(
+                f"expected a patch of more than 0 and at most 100 % of the photo's shorter side, got {self.percent!r}"
+            )
+
+    @property
+    def share(self) -> Fraction | None:
+        """The percentage as it was written, to its last digit."""
+        return None if self.percent is None else Fraction(str(self.percent))
+
+    @property
+    def label(self) -> str:
+        size = f"{self.height}×{self.width}" if self.percent is None else f"{self.percent:g} %"
+        return f"{size} of the photo"
+
+    def boxes_on(self, image: Size) -> tuple[Size, ...]:
+        """An error: each photo makes another patch of it in the model's input."""
+        raise GeometryError(f"expected a threat in the model's input, got {self}")
+
+    def __str__(self) -> str:
+        size = f"{self.height}×{self.width} patch in the photo"
+        if self.percent is not None:
+            size = f"patch in the photo of {self.percent:g} % of its shorter side"
+        return f"any {size}{' before it was compressed' if self.before_jpeg else ''}"
+
+    def on(self, image: Size) -> str:
+        return f"{self}, as a {image[0]}×{image[1]} input shows it"
+
+
+def photo_patch(patch: PhotoPatch | Size | int | str, before_jpeg: bool = False) -> PhotoPatch:
+    """A patch in the photo as people write it: ``60``, ``(60, 40)``, ``"60x40"`` or ``"5%"``."""
+    if isinstance(patch, PhotoPatch):
+        return replace(patch, before_jpeg=patch.before_jpeg or before_jpeg)
+    if not isinstance(patch, str):
+        return PhotoPatch(*checked_size(patch, "patch in the photo"), before_jpeg=before_jpeg)
+    percent = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?) ?%", patch.strip())
+    if percent:
+        return PhotoPatch(percent=float(percent[1]), before_jpeg=before_jpeg)
+    pixels = re.fullmatch(r"(\d{1,6})(?:[x×,](\d{1,6}))?", patch.strip())
+    if not pixels:
+        raise GeometryError(f"expected a patch in the photo like 60, 60x40 or 5%, got {patch!r}")
+    return PhotoPatch(int(pixels[1]), int(pixels[2] or pixels[1]), before_jpeg=before_jpeg)
+
+
+THREATS: dict[str, type[Threat]] = {threat.kind: threat for threat in (Patch, AnyRectangle, UpTo, PhotoPatch)}
 
 
 def threat_from(description: dict[str, Any]) -> Threat:

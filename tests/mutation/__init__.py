@@ -8,7 +8,8 @@ from mutation.reach import REACH
 from mutation.records import RECORDS
 from mutation.rules import VOTING
 from mutation.runs import RUNS
+from mutation.threats import THREATS
 
-FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *EVIDENCE, *BATCHES, *RECORDS, *RUNS, *REACH)
+FAULTS: tuple[Fault, ...] = (*PAINTING, *GEOMETRY, *VOTING, *EVIDENCE, *BATCHES, *RECORDS, *RUNS, *REACH, *THREATS)
 
 __all__ = ["FAULTS", "Fault"]

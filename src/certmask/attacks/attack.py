@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
 from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste, several
+from certmask.attacks.scene import Scene
 from certmask.certificate import Decision
 from certmask.classifier import Classifier, checked_images
 from certmask.defences import RuledDefence, examine
@@ -45,6 +46,8 @@ class Job:
 
     ``corners`` ``[n, 2]`` fixes the places, else the attack chooses; ``targets`` ``[n]`` asks for these classes, else
     any wrong class will do. Where the patch has a ``count``, each image gets so many, at corners ``[n, count, 2]``.
+    With ``scenes`` the attacker writes a patch into each stored photo instead, and changes in the input what that
+    reaches inside the ``patch`` at the corner.
     """
 
     images: Tensor
@@ -52,6 +55,7 @@ class Job:
     patch: Patch
     corners: Tensor | None = None
     targets: Tensor | None = None
+    scenes: Sequence[Scene] | None = None
 
     @property
     def size(self) -> Size:
@@ -75,6 +79,8 @@ class Job:
         corners = self.corners
         if corners is not None:
             corners = checked_corners(corners, len(self), self.patch, self.size)
+        if self.scenes is not None and any(scene.threat != self.patch for scene in self.scenes):
+            raise AttackError(f"expected photos in which a patch becomes {self.patch} at most, got others")
         if self.targets is not None:
             _check_classes(self.targets, len(self), "targets")
             if (self.targets.cpu() == self.labels.cpu()).any():
@@ -116,6 +122,9 @@ class Attack(ABC):
     only, or within as many as it has a count; an attack that returns anything else is an error.
     """
 
+    in_photos: ClassVar[bool] = False
+    """Whether it can put its patch into stored photos."""
+
     @abstractmethod
     def run(self, job: Job, seed: int) -> tuple[Tensor, Tensor]:
         """Patched pictures ``[n, 3, H, W]`` and the corners of their patches, as those of a job."""
@@ -124,6 +133,8 @@ class Attack(ABC):
     def __call__(self, job: Job, judge: Judge, *, seed: int = 0) -> Attacked:
         """Check the job, run the attack, check what it returns, and have it judged."""
         job = job.checked()
+        if job.scenes is not None and not self.in_photos:
+            raise AttackError(f"expected an attack that patches photos, got {type(self).__name__}")
         pictures, corners = self.run(job, seed)
         pictures, corners = rechecked(job, pictures, corners)
         decisions = tuple(judge(pictures))

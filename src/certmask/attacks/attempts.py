@@ -13,7 +13,7 @@ from certmask.attacks.certified_run import CertifiedRun
 from certmask.attacks.goals import Goal, Juries, goals_against
 from certmask.attacks.means import patches_to_try
 from certmask.data.dataset import evenly_spaced
-from certmask.defences import RuledDefence
+from certmask.defences import PhotoDefence, RuledDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
 from certmask.geometry.shapes import Span
@@ -130,16 +130,18 @@ class Prospect:
         return cls(row["image"], row["label"], weakest, outcome.get("side") or None)
 
 
-def plan_attempts(certified: CertifiedRun, defences: Sequence[RuledDefence], budget: Budget) -> list[Attempt]:
+def plan_attempts(
+    certified: CertifiedRun, defences: Sequence[RuledDefence | PhotoDefence], budget: Budget
+) -> list[Attempt]:
     """All attempts of a budget, defence by defence, on evenly spaced images; goals take turns over places."""
     attempts: list[Attempt] = []
     for defence in defences:
         rows = certified.attackable(defence)
         chosen = evenly_spaced(rows, min(budget.images, len(rows)))
         prospects = [Prospect.of(row, row["defences"][defence.name]) for row in chosen]
-        attempts += planned(
-            defence.name, prospects, goals_against(defence), budget, places=places_for(defence.threat.count)
-        )
+        one = defence.classes[0] if isinstance(defence, PhotoDefence) else defence
+        places = places_for(one.threat.count)
+        attempts += planned(defence.name, prospects, goals_against(one), budget, places=places)
     return attempts
 
 

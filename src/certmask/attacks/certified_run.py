@@ -8,10 +8,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from certmask.attacks.scene import Scene
 from certmask.certificate import Guarantee
+from certmask.certification import photo_record
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, pixel_digest
-from certmask.defences import RuledDefence, defence_from
+from certmask.defences import PhotoDefence, RuledDefence, defence_from, photo_defence_from
 from certmask.errors import ResultsError
 from certmask.results.file import Row
 from certmask.results.run import Run, read_run
@@ -23,9 +25,9 @@ class CertifiedRun:
     """A results file of a certification, and its defences as they were deployed."""
 
     run: Run
-    defences: tuple[RuledDefence, ...]
+    defences: tuple[RuledDefence | PhotoDefence, ...]
 
-    def chosen(self, names: Sequence[str]) -> list[RuledDefence]:
+    def chosen(self, names: Sequence[str]) -> list[RuledDefence | PhotoDefence]:
         """The defences of these names, all of them if no name is given."""
         known = [defence.name for defence in self.defences]
         for name in names:
@@ -33,15 +35,17 @@ class CertifiedRun:
                 raise ResultsError(f"expected a rule of the run ({', '.join(known)}), got {name!r}")
         return [defence for defence in self.defences if not names or defence.name in names]
 
-    def attackable(self, defence: RuledDefence) -> list[Row]:
+    def attackable(self, defence: RuledDefence | PhotoDefence) -> list[Row]:
         """Rows by image whose certificate holds; for a rule without one, those answered rightly without an alert.
 
         Against patches of unknown size, it holds for those up to the row's ``side``, unless that is 0.
-        Rows that were made with another batch than the header says (memory ran short) belong to another function.
+        Rows that were made with another batch than the header says (memory ran short) belong to another function, and
+        photos in which the patch reaches too much of the input have no defence.
         """
-        return [row for row in self._rows() if _promised(defence, row["defences"][defence.name], row["label"])]
+        rows = [row for row in self._rows() if isinstance(defence, RuledDefence) or row["photo"]["threat"]]
+        return [row for row in rows if _promised(defence, row["defences"][defence.name], row["label"])]
 
-    def uncertified(self, defence: RuledDefence) -> list[Row]:
+    def uncertified(self, defence: RuledDefence | PhotoDefence) -> list[Row]:
         """Rows by image that are answered rightly, without an alert, and whose certificate does not hold.
 
         There are none for a rule that certifies nothing.
@@ -55,7 +59,7 @@ class CertifiedRun:
         return sorted(rows, key=lambda row: str(row["image"]))
 
 
-def _promised(defence: RuledDefence, outcome: Row, label: int) -> bool:
+def _promised(defence: RuledDefence | PhotoDefence, outcome: Row, label: int) -> bool:
     if defence.rule.guarantee is Guarantee.NONE:
         return _right(outcome, label)
     return _certified(outcome)
@@ -75,7 +79,11 @@ def read_certified(path: Path) -> CertifiedRun:
     run = read_run(path)
     if run.kind != "certify":
         raise ResultsError(f"expected a results file of a certification run, got {path}")
-    return CertifiedRun(run, tuple(defence_from(description) for description in run.defences.values()))
+    return CertifiedRun(run, tuple(_rebuilt(description) for description in run.defences.values()))
+
+
+def _rebuilt(description: Row) -> RuledDefence | PhotoDefence:
+    return photo_defence_from(description) if "classes" in description else defence_from(description)
 
 
 def check_weights(run: Run, classifier: Classifier) -> None:
@@ -86,6 +94,22 @@ def check_weights(run: Run, classifier: Classifier) -> None:
             f"expected the weights of {run.model.get('name')} that {run.path} certified, with weights_sha256 "
             f"{wanted!r}, got {classifier.weights!r}: give them with --model FILE or --weights FILE"
         )
+
+
+def certified_scenes(run: Run, dataset: Dataset, names: set[str], families: Sequence[PhotoDefence]) -> dict[str, Scene]:
+    """The stored photos of these images with the patch in them; an error if it is not the one that its row names."""
+    scenes = {}
+    rows = {row["image"]: row for row in run.rows}
+    for number, sample in enumerate(dataset.samples):
+        if sample.name in names:
+            sticker = dataset.sticker(number, families[0].threat, families[0].image)
+            found, said = photo_record(sticker, families, dataset.framing), rows[sample.name]["photo"]
+            if found != said:
+                raise ResultsError(f"expected {sample.name} with {said} as in {run.path}, got {found}")
+            patch = sticker.patch[::-1] if sticker.photo.turned else sticker.patch
+            upright = (sticker.photo.upright, dataset.framing, sticker.image, patch, sticker.threat)
+            scenes[sample.name] = Scene(sample.photo, *upright)
+    return scenes
 
 
 def certified_photos(run: Run, dataset: Dataset, names: set[str], size: Size) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from certmask.attacks.goals import DOUBT, HIDDEN, KEEP, Bits, Drawn, Views
 from certmask.attacks.pictures import paste
+from certmask.attacks.scene import Lens
 from certmask.backends.outputs import logits_of
 from certmask.classifier import Classifier, Colour, weights_digest
 from certmask.covers import Cover
@@ -224,16 +225,26 @@ class Prey:
 
 
 def descend(
-    surrogate: Surrogate, prey: Prey, views: Views, patches: Tensor, descent: Descent, chance: torch.Generator
+    surrogate: Surrogate,
+    prey: Prey,
+    views: Views,
+    patches: Tensor,
+    descent: Descent,
+    chance: torch.Generator,
+    lens: Lens | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Patches ``[n, …, 3, h, w]`` after all steps, the targets they settled on, and their last losses ``[n]``."""
+    """Patches ``[n, …, 3, h, w]`` after all steps, the targets they settled on, and their last losses ``[n]``.
+
+    They are patches in photos where a ``lens`` says what becomes of them in the input.
+    """
     velocity, targets = torch.zeros_like(patches), prey.targets
     losses = patches.new_zeros(len(patches))
     settle = max(round(descent.explore * descent.steps), 1)
     for step in range(descent.steps):
         drawn = views.draw(chance)
         patches = patches.detach().requires_grad_()
-        logits = surrogate(paste(prey.images, patches, prey.corners), drawn.sets)
+        shown = patches if lens is None else lens(patches)
+        logits = surrogate(paste(prey.images, shown, prey.corners), drawn.sets)
         if step == settle:
             targets = _settled(logits.detach(), drawn.wanted, prey, targets)
         losses = attempt_losses(logits, drawn, prey.labels, targets, prey.narrow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from math import inf
 from pathlib import Path
@@ -20,15 +20,17 @@ from certmask.attacks.goals import Juries
 from certmask.attacks.means import check_allowed
 from certmask.attacks.patch_attack import AdaptiveAttack, EvidenceAttack, PatchAttack
 from certmask.attacks.pictures import save_picture
+from certmask.attacks.scene import Scene
 from certmask.certificate import Decision, Guarantee
 from certmask.covers import Cover, minimal_cover
 from certmask.data import pixel_digest
-from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
+from certmask.defences import LocalDefence, MaskedDefence, PhotoDefence, RuledDefence
 from certmask.engine import Engine
 from certmask.errors import BrokenCertificateError, ResultsError
+from certmask.geometry import IntArray
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance
 from certmask.results.run import Placed, Run, check_begun, read_run
-from certmask.threat import Patch, Size, Threat
+from certmask.threat import Patch, PhotoPatch, Size, Threat
 
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
@@ -39,11 +41,12 @@ class Gauntlet:
     """Attempts and everything that they need: the deployed engine, the surrogate for gradients, photos by name.
 
     Rows go to the file ``out``; ``save`` pictures are kept per defence, those of a broken proof always. An attempt on
-    an image that is not certified breaks nothing: its row says so, and whether the answer ``fell``.
+    an image that is not certified breaks nothing: its row says so, and whether the answer ``fell``. Where the threat is
+    a patch in the stored photo, ``scenes`` has those by name: the patch is written into them.
     """
 
     run: Run
-    defences: Sequence[RuledDefence]
+    defences: Sequence[RuledDefence | PhotoDefence]
     attempts: Sequence[Attempt]
     engine: Engine
     surrogate: Surrogate
@@ -52,6 +55,7 @@ class Gauntlet:
     at_once: int
     out: Path
     save: int = 20
+    scenes: Mapping[str, Scene] = field(default_factory=dict)
 
     def check_painting(self) -> None:
         """An error if a mask, as the engine paints it, shows something of a patch that it should hide."""
@@ -70,23 +74,31 @@ class Gauntlet:
         After so many seconds no further group of attempts is begun, but for the first one.
         """
         end = monotonic() + seconds
-        by_name = {defence.name: defence for defence in self.defences}
         with ResultsFile(self.out, self._header()) as results:
             check_begun(self.out, results.header, results.rows)
             done = {row["attempt"] for row in results.rows}
             todo = [attempt for attempt in self.attempts if attempt.key not in done]
             progress(len(self.attempts) - len(todo))
             if todo:
-                self._check_clean(todo, by_name)
+                self._check_clean(todo)
             for number, group in enumerate(self._groups(todo)):
                 if number and monotonic() > end:
                     break
-                defence = by_name[group[0].defence]
+                defence = self._defence(group[0])
                 attacked = self._made(group, defence)
                 for place, attempt in enumerate(group):
                     self._write(results, defence, attempt, attacked, place)
                 progress(len(group))
         return read_run(self.out)
+
+    def _defence(self, attempt: Attempt) -> RuledDefence:
+        """What is attacked: the defence of that name, or that for what a patch reaches in this photo."""
+        (named,) = (defence for defence in self.defences if defence.name == attempt.defence)
+        if not isinstance(named, PhotoDefence):
+            return named
+        found = named.of(self.scenes[attempt.image].threat)
+        assert found is not None, "attackable photos have a class"
+        return found
 
     def _header(self) -> Row:
         return {
@@ -104,17 +116,22 @@ class Gauntlet:
         Those with patches of other sizes, too.
         """
         size = self.at_once * JUDGED_TOGETHER.get(self.engine.classifier.device.type, 4)
-        by_name = {defence.name: defence for defence in self.defences}
 
         def alike(attempt: Attempt) -> tuple[bool, Size]:
-            defence = by_name[attempt.defence]
+            defence = self._defence(attempt)
             return attempt.searched, attempt.patch(defence.threat, defence.image).size
 
-        for defence in dict.fromkeys(attempt.defence for attempt in attempts):
-            mine = sorted((attempt for attempt in attempts if attempt.defence == defence), key=alike)
-            for _, group in groupby(mine, key=alike):
+        for mine in self._by_defence(attempts).values():
+            for _, group in groupby(sorted(mine, key=alike), key=alike):
                 listed = list(group)
                 yield from (listed[start : start + size] for start in range(0, len(listed), size))
+
+    def _by_defence(self, attempts: Sequence[Attempt]) -> dict[tuple[str, Threat], list[Attempt]]:
+        """Attempts by the name of what they are on, and by its threat."""
+        found: dict[tuple[str, Threat], list[Attempt]] = {}
+        for attempt in attempts:
+            found.setdefault((attempt.defence, self._defence(attempt).threat), []).append(attempt)
+        return found
 
     def _made(self, group: Sequence[Attempt], defence: RuledDefence) -> Attacked:
         corners, patch = None, group[0].patch(defence.threat, defence.image)
@@ -122,12 +139,18 @@ class Gauntlet:
             check_allowed(patch, defence.threat, defence.image, attempt.side)
         if not group[0].searched:
             juries = Juries(defence.cover if isinstance(defence, MaskedDefence) else whole_cover(defence), patch)
-            corners = torch.from_numpy(np.stack([attempt.corner(self.budget, juries) for attempt in group]))
+            corners = torch.from_numpy(np.stack([self._corner(attempt, juries) for attempt in group]))
         images = torch.stack([self.photos[attempt.image] for attempt in group])
         labels = torch.tensor([attempt.label for attempt in group])
-        job = Job(images, labels, patch, corners)
+        scenes = [self.scenes[attempt.image] for attempt in group] if self.scenes else None
+        job = Job(images, labels, patch, corners, scenes=scenes)
         seed = int(self.budget.chance(group[0].key).integers(1 << 31))
         return self._attack(group, defence)(job, defence_judge(self.engine, defence), seed=seed)
+
+    def _corner(self, attempt: Attempt, juries: Juries) -> IntArray:
+        """Where the patch goes; one in the photo as near to that as it can."""
+        corner = attempt.corner(self.budget, juries)
+        return np.array(self.scenes[attempt.image].snapped(corner.tolist())) if self.scenes else corner
 
     def _attack(self, group: Sequence[Attempt], defence: RuledDefence) -> PatchAttack:
         """What is tried against a defence: through its masks, or through the scores of its local evidence."""
@@ -139,15 +162,15 @@ class Gauntlet:
         views = self.budget.views
         return AdaptiveAttack(self.surrogate, defence, descent, goals=goals, views=views, ranks=ranks, at_once=at_once)
 
-    def _check_clean(self, attempts: Sequence[Attempt], defences: Mapping[str, RuledDefence]) -> None:
+    def _check_clean(self, attempts: Sequence[Attempt]) -> None:
         """Refuse to attack a defence that no longer answers the clean images as the certified one did.
 
         One that the run does not have, with another last resort, was chosen for answering them rightly.
         """
         recorded = {row["image"]: row["defences"] for row in self.run.rows}
-        for name in dict.fromkeys(attempt.defence for attempt in attempts):
-            labels = {attempt.image: attempt.label for attempt in attempts if attempt.defence == name}
-            judge = defence_judge(self.engine, defences[name])
+        for (name, _), mine in self._by_defence(attempts).items():
+            labels = {attempt.image: attempt.label for attempt in mine}
+            judge = defence_judge(self.engine, self._defence(mine[0]))
             for image, decision in zip(labels, judge(torch.stack([self.photos[i] for i in labels])), strict=True):
                 told = recorded[image].get(name, {"label": labels[image], "alert": False})
                 then = Decision(told["label"], told["alert"])
@@ -178,6 +201,7 @@ class Gauntlet:
             {
                 **attempt.describe(),
                 **told_patches(patches, defence.threat),
+                **({"photo": self.scenes[attempt.image].describe(patches[0][0])} if self.scenes else {}),
                 "answer": decision.label,
                 "alert": decision.alert,
                 "broken": broken,
@@ -212,6 +236,14 @@ def strength(attempts: Run) -> str:
         return "The undefended model was not among the rules: how strong the attack is, is not on record."
     share = 100 * sum(row["answer"] != row["label"] for row in bare) / len(bare)
     return f"The same attack changes the undefended model's label in {share:.0f} % of its attempts."
+
+
+def written(attempts: Run) -> str:
+    """That patches were put into the stored photos, and whether that is all that the threat allows, in words."""
+    threats = [attempts.threat(defence) for defence in attempts.defences]
+    early = any(isinstance(threat, PhotoPatch) and threat.before_jpeg for threat in threats)
+    after = ", after they were decompressed: a patch from before that is certified and was not tried" if early else ""
+    return f"All patches were written into the stored photos, which were then resized and cut{after}."
 
 
 def broken_proof(attempts: Run) -> int | None:

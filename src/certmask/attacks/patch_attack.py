@@ -15,6 +15,7 @@ from certmask.attacks.attack import Attack, Job, check_known
 from certmask.attacks.descent import Descent, Prey, Surrogate, attempt_losses, descend
 from certmask.attacks.goals import BARE_PICTURE, Goal, Juries, Places, Views, bare_views, goals_against, masked_views
 from certmask.attacks.pictures import paste
+from certmask.attacks.scene import Lens, painted, snapped
 from certmask.defences import LocalDefence, MaskedDefence
 from certmask.errors import AttackError
 from certmask.geometry import IntArray
@@ -29,8 +30,10 @@ class PatchAttack(Attack):
 
     Without given corners it looks for good ones first. Image ``i`` settles on its ``ranks[i]``-th best wrong class,
     in turn. ``at_once`` images (times restarts) are in work together; where memory is short, fewer. Several patches
-    are descended on together.
+    are descended on together. Patches in photos are sought through the resampling, and then really written into them.
     """
+
+    in_photos = True
 
     def __init__(
         self,
@@ -85,11 +88,18 @@ class PatchAttack(Attack):
         prey = self._prey(job, tries)
         if job.corners is None:
             prey = replace(prey, corners=self._searched(job, prey, tries.tolist(), seed, chance))
-        patches = torch.rand(len(tries), *job.several, 3, *job.patch.size, device=device, generator=chance)
+        scenes = [] if job.scenes is None else [job.scenes[number] for number in tries.tolist()]
+        prey = replace(prey, corners=snapped(scenes, prey.corners)) if scenes else prey
+        lens = Lens.of(scenes, prey.corners) if scenes else None
+        size = lens.size if lens else job.patch.size
+        patches = torch.rand(len(tries), *job.several, 3, *size, device=device, generator=chance)
         views = self.views(job.patch, prey.corners, tries.tolist(), seed)
-        patches, _, losses = descend(self.surrogate, prey, views, patches, self.descent, chance)
+        patches, _, losses = descend(self.surrogate, prey, views, patches, self.descent, chance, lens)
         best = losses.view(self.restarts, count).argmin(dim=0) * count + torch.arange(count, device=device)
-        return paste(prey.images[:count], patches[best], prey.corners[best]).cpu(), prey.corners[best].cpu()
+        corners = prey.corners[best].cpu()
+        if scenes:
+            return painted([scenes[number] for number in best.tolist()], patches[best], corners), corners
+        return paste(prey.images[:count], patches[best], prey.corners[best]).cpu(), corners
 
     def _searched(self, job: Job, prey: Prey, numbers: list[int], seed: int, chance: torch.Generator) -> Tensor:
         def views_at(corners: Tensor, each: int) -> Views:

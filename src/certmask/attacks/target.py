@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,17 +14,18 @@ from torch import Tensor, nn
 
 from certmask.attacks.attack import Job, defence_judge, rechecked
 from certmask.attacks.attempts import Attempt, Budget, Prospect, plan_attempts
-from certmask.attacks.certified_run import certified_photos, check_weights, read_certified
+from certmask.attacks.certified_run import certified_photos, certified_scenes, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
 from certmask.attacks.means import check_allowed
 from certmask.attacks.pictures import read_picture
+from certmask.attacks.scene import Scene
 from certmask.attacks.uncertified import CANDIDATES, answered_rightly, plan_uncertified, with_each_resort
 from certmask.certificate import Decision, class_name
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, check_source, in_memory, load_dataset, pixel_digest
 from certmask.data.dataset import evenly_spaced
-from certmask.defences import RuledDefence, defence_from, engine_covers
+from certmask.defences import PhotoDefence, RuledDefence, defence_from
 from certmask.engine import Engine
 from certmask.errors import AttackError, BrokenCertificateError, ResultsError
 from certmask.evidence import LocalClassifier
@@ -70,8 +71,11 @@ class Target:
         if isinstance(self.data, str):
             check_source(self.data)
         engine = self._engine(run, defences)
-        photos = self._photos(run, engine.classifier, {attempt.image for attempt in attempts})
-        return self._ready(run, defences, attempts, engine, photos, budget, at_once, save)
+        dataset, names = self._dataset(run, engine.classifier), {attempt.image for attempt in attempts}
+        photos = certified_photos(run, dataset, names, engine.classifier.size)
+        families = [defence for defence in defences if isinstance(defence, PhotoDefence)]
+        scenes = certified_scenes(run, dataset, names, families) if families else {}
+        return self._ready(run, defences, attempts, engine, photos, budget, at_once, save, scenes)
 
     def uncertified(self, budget: Budget, *, at_once: int | None = None, save: int = 20) -> Gauntlet:
         """The same on photos that are answered rightly and not certified, against each last resort of the rules.
@@ -79,14 +83,18 @@ class Target:
         Every last resort of a rule is attacked on the same photos, which it answers rightly, with the same budget.
         """
         certified = read_certified(self.results)
-        run, chosen = certified.run, certified.chosen(self.rules)
+        run = certified.run
+        chosen = [defence for defence in certified.chosen(self.rules) if not isinstance(defence, PhotoDefence)]
+        if not chosen:
+            raise AttackError(f"expected a run against a patch in the model's input, got another in {self.results}")
         rows = {defence: _some(certified.uncertified(defence), CANDIDATES * budget.images) for defence in chosen}
         if not any(rows.values()):
             raise AttackError(
                 f"expected photos in {self.results} that are answered rightly and not certified, got none"
             )
         engine = self._engine(run, chosen)
-        photos = self._photos(run, engine.classifier, {row["image"] for some in rows.values() for row in some})
+        names = {row["image"] for some in rows.values() for row in some}
+        photos = certified_photos(run, self._dataset(run, engine.classifier), names, engine.classifier.size)
         defences: list[RuledDefence] = []
         attempts: list[Attempt] = []
         for defence, some in rows.items():
@@ -100,17 +108,19 @@ class Target:
     def _ready(
         self,
         run: Run,
-        defences: Sequence[RuledDefence],
+        defences: Sequence[RuledDefence | PhotoDefence],
         attempts: Sequence[Attempt],
         engine: Engine,
         photos: dict[str, Tensor],
         budget: Budget,
         at_once: int | None,
         save: int,
+        scenes: Mapping[str, Scene] | None = None,
     ) -> Gauntlet:
         surrogate = self._surrogate(run, engine)
         together = at_once or ATTEMPTS_AT_ONCE.get(engine.classifier.device.type, 1)
-        gauntlet = Gauntlet(run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
+        about = (run, defences, attempts, engine, surrogate, photos, budget, together, self.out, save)
+        gauntlet = Gauntlet(*about, scenes or {})
         gauntlet.check_painting()
         return gauntlet
 
@@ -120,11 +130,13 @@ class Target:
         run, (attempts, row) = certified.run, _saved_row(certified.run, self.out, number)
         picture = _saved_picture(self.out, row)
         if row.get("certified", True):
-            (defence,) = certified.chosen([row["defence"]])
+            (named,) = certified.chosen([row["defence"]])
+            defence = _of_row(named, row)
         else:
             defence = defence_from(attempts.defences[row["defence"]])
         engine = self._engine(run, [defence])
-        clean = self._photos(run, engine.classifier, {row["image"]})[row["image"]]
+        dataset, name = self._dataset(run, engine.classifier), row["image"]
+        clean = certified_photos(run, dataset, {name}, engine.classifier.size)[name]
         patch, corners = _saved_patches(attempts, row)
         check_allowed(patch, defence.threat, defence.image, _certified_side(run, row))
         job = Job(clean[None], torch.tensor([row["label"]]), patch).checked()
@@ -163,11 +175,12 @@ class Target:
             raise AttackError(f"expected --model FILE for a run of {name}, which is no name of a model, got none")
         return name
 
-    def _engine(self, run: Run, defences: Sequence[RuledDefence]) -> Engine:
+    def _engine(self, run: Run, defences: Sequence[RuledDefence | PhotoDefence]) -> Engine:
         """The function that was certified, with the precision, batch, backend and views that the results file names."""
         classifier = self._classifier(run)
         check_weights(run, classifier)
-        engine = Engine(classifier, engine_covers(defences), fill=tuple(run.model["fill"]))
+        covers = dict.fromkeys(cover for defence in defences for cover in defence.covers)
+        engine = Engine(classifier, list(covers), fill=tuple(run.model["fill"]))
         for note in check_function(run.header, engine, [defence.rule for defence in defences], str(run.path)):
             warnings.warn(note, stacklevel=2)
         return engine
@@ -184,12 +197,11 @@ class Target:
         options |= {"mean": mean, "std": std, "device": self.device, "name": run.model["name"]}
         return LocalClassifier(self.model, size, **options) if local else Classifier(self.model, size, **options)
 
-    def _photos(self, run: Run, classifier: Classifier, names: set[str]) -> dict[str, Tensor]:
+    def _dataset(self, run: Run, classifier: Classifier) -> Dataset:
         framing = Framing.described(run.data)
         if isinstance(self.model, (str, type(None))):
             framing = framing_of(self.model_name(run))
-        dataset = in_memory(self.data, framing) or load_dataset(str(self.data), class_aliases(classifier), framing)
-        return certified_photos(run, dataset, names, classifier.size)
+        return in_memory(self.data, framing) or load_dataset(str(self.data), class_aliases(classifier), framing)
 
     def _surrogate(self, run: Run, engine: Engine) -> Surrogate:
         """What the engine shows its network, with gradients from that network or from the one it was made from."""
@@ -236,6 +248,16 @@ class Replay:
             raise BrokenCertificateError(
                 f"expected the certificate of {self.row['image']} to hold, got it broken again"
             )
+
+
+def _of_row(defence: RuledDefence | PhotoDefence, row: Row) -> RuledDefence:
+    """The defence that a row is about; an error if it has none of the row's class."""
+    if not isinstance(defence, PhotoDefence):
+        return defence
+    found = defence.of(Patch(*row["photo"]["threat"]))
+    if found is None:
+        raise ResultsError(f"expected a class of {defence.name}, got {row['photo']['threat']}")
+    return found
 
 
 def _some(items: Sequence[T], count: int) -> list[T]:

@@ -75,7 +75,7 @@ def attack(
 
 def _attack(target: Target, gauntlet: Gauntlet) -> None:
     """Make the attempts and print what came of them."""
-    from certmask.attacks.gauntlet import strength
+    from certmask.attacks.gauntlet import strength, written
     from certmask.cli.console import attack_table, out, working
     from certmask.results.columns import attack_figures
     from certmask.results.file import picture_folder
@@ -85,6 +85,8 @@ def _attack(target: Target, gauntlet: Gauntlet) -> None:
     title = f"{len(attempts.rows):,} attempts, {attempts.model['name']}"
     out.print(attack_table(attack_figures(attempts), title))
     out.print(strength(attempts))
+    if gauntlet.scenes:
+        out.print(written(attempts))
     saved = sum(row["picture"] is not None for row in attempts.rows)
     pictures = f", {saved} pictures in {picture_folder(target.out)}" if saved else ""
     out.print(f"saved in {target.out}{pictures}", markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from certmask.cli.options import (
     BackendOption,
     BandOption,
     BatchOption,
+    BeforeJpegOption,
     ClaimThresholdsOption,
     DefenceOption,
     DeviceOption,
@@ -23,7 +25,11 @@ from certmask.cli.options import (
     MaskOption,
     ModelOption,
     PairsOption,
+    PatchAreaOption,
+    PatchesOption,
+    PatchInPhotoOption,
     PatchOption,
+    PatchSizesOption,
     PooledOption,
     PrecisionOption,
     RuleOption,
@@ -42,6 +48,9 @@ from certmask.data.sources import sources_help
 from certmask.rules.registry import DEFAULT_PAIRS
 
 if TYPE_CHECKING:
+    from certmask.data import Dataset
+    from certmask.defences import PhotoDefence, RuledDefence
+    from certmask.engine import Engine
     from certmask.results.run import Run
 
 
@@ -50,6 +59,11 @@ def certify(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
+    patches: PatchesOption = 1,
+    patch_area: PatchAreaOption = None,
+    patch_sizes: PatchSizesOption = None,
+    patch_in_photo: PatchInPhotoOption = None,
+    before_jpeg: BeforeJpegOption = False,
     rule: RuleOption = None,
     defence: DefenceOption = None,
     levels: LevelsOption = None,
@@ -82,47 +96,47 @@ def certify(
         "runs/certify.jsonl"
     ),
 ) -> None:
-    """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules."""
-    from certmask.certificate import Guarantee
+    """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules.
+
+    With --patch-in-photo each photo has a defence against what such a patch reaches in the model's input.
+    """
     from certmask.certification import certify_run, recorded, run_margin
-    from certmask.cli.choices import Choices, photos_for
-    from certmask.cli.console import err, figures_table, passes, progress_bar, waiting
+    from certmask.cli.choices import Choices
     from certmask.cli.console import images as counted
     from certmask.cli.console import out as screen
+    from certmask.cli.console import passes, print_figures, progress_bar, waiting
     from certmask.cli.outputs import check_continued, check_folder
+    from certmask.cli.sticker import chosen_for, reached, wanted_patch
+    from certmask.defences import by_photo
     from certmask.engine import Engine
     from certmask.errors import DataError
     from certmask.results.columns import figures
     from certmask.results.run import read_run
 
+    wanted = wanted_patch(patch_in_photo, before_jpeg, (patch, patches, patch_area, patch_sizes), defence)
     rules = rule or (["undefended", "zoom"] if defence is None else ["undefended"])
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta, share, slope,
+        stride, theta, share, slope, patches, patch_area, patch_sizes,
     )  # fmt: skip
-    choices.check()
+    if not wanted:
+        choices.check()
     check_continued(out)
     if votes is not None:
         check_folder(votes)
-    dataset = photos_for(model, data).spread(images)
-    if skip_bad:
-        with waiting("looking for photos that cannot be read"):
-            dataset, bad = dataset.readable()
-        for line in bad:
-            err.print(f"skipped: {line}", markup=False, soft_wrap=True)
+    dataset = _photos(model, data, images, skip_bad)
+    stickers = dataset.stickers(wanted, choices.card.size) if wanted else []
+    family = chosen_for(choices, stickers) if wanted else [choices]
     with waiting("loading the model and measuring the margin"):
-        classifier, fixed = choices.classifier(), choices.fixed_margin()
-        covers = choices.covers(classifier.grid)
-        engine = Engine(classifier, covers)
+        classifier, fixed = family[0].classifier(), choices.fixed_margin()
+        covers = [one.covers(classifier.grid) for one in family]
+        engine = Engine(classifier, [cover for own in covers for cover in own])
         before, done = recorded(out)
         lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
-    defences = choices.defences(covers, lead, classifier)
-    seen = f", mean of {' and '.join(classifier.views)}" if classifier.cost > 1 else ""
-    screen.print(f"{classifier.name}, {classifier.precision} on {classifier.device}{seen}; {counted(len(dataset))}")
-    for one in defences:
-        if one.guarantee is not Guarantee.NONE:
-            screen.print(f"  {one.name}: {one.looks}")
+    made = [one.defences(own, lead, classifier) for one, own in zip(family, covers, strict=True)]
+    defences = by_photo(wanted, made) if wanted else made[0]
+    _tell_setting(engine, len(dataset), defences, reached(wanted, stickers, family) if wanted else None)
     if done:
         screen.print(f"{out} has {len(done)} of {len(dataset)} images already", markup=False)
     with progress_bar(len(dataset)) as progress:
@@ -131,13 +145,51 @@ def certify(
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
     found = read_run(out)
-    screen.print(figures_table(figures(found), f"{counted(len(found.rows))}, {classifier.name}"))
-    for one in defences:
+    lines = figures(found)
+    print_figures(lines, f"{counted(len(found.rows))}, {classifier.name}")
+    for one, line in zip(defences, lines, strict=True):
         screen.print(f"  {one.name}: {one.guarantee.sentence}")
+        if line.photo_share is not None:
+            screen.print(
+                f"    in the stored photo: any patch of up to {line.photo_share:.1f} % of its shorter side (median)"
+            )
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
     told = ", ".join(f"{own:.3g}" for own in sorted({one.rule.margin for one in defences}))
     screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)
     _tell_silence(found)
+
+
+def _photos(model: str, data: str, images: int | None, skip_bad: bool) -> Dataset:
+    """The photos that were asked for, without those that cannot be read where that is wanted."""
+    from certmask.cli.choices import photos_for
+    from certmask.cli.console import err, waiting
+
+    dataset = photos_for(model, data).spread(images)
+    if not skip_bad:
+        return dataset
+    with waiting("looking for photos that cannot be read"):
+        dataset, bad = dataset.readable()
+    for line in bad:
+        err.print(f"skipped: {line}", markup=False, soft_wrap=True)
+    return dataset
+
+
+def _tell_setting(
+    engine: Engine, images: int, defences: Sequence[RuledDefence] | Sequence[PhotoDefence], reached: str | None
+) -> None:
+    """Say what computes, on how many images, how each defence looks at them, and what a patch in the photos reaches."""
+    from certmask.certificate import Guarantee
+    from certmask.cli.console import images as counted
+    from certmask.cli.console import out
+
+    classifier = engine.classifier
+    seen = f", mean of {' and '.join(classifier.views)}" if classifier.cost > 1 else ""
+    out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}{seen}; {counted(images)}")
+    if reached:
+        out.print(reached, soft_wrap=True)
+    for one in defences:
+        if one.guarantee is not Guarantee.NONE:
+            out.print(f"  {one.name}: {one.looks}", soft_wrap=bool(reached))
 
 
 def _tell_silence(run: Run) -> None:

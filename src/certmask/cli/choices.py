@@ -19,7 +19,7 @@ from certmask.classifier import Classifier
 from certmask.cli.sizes import (
     check_levels,
     check_mask,
-    make_patch,
+    make_threat,
     optional_levels,
     optional_size,
     parse_thresholds,
@@ -36,7 +36,7 @@ from certmask.evidence import EvidenceRule, LocalClassifier
 from certmask.evidence.registry import LOCAL_REGISTER, is_local, listed_local
 from certmask.rules import BandMasking, MinorityReports, Rule
 from certmask.rules.registry import DEFAULT_PAIRS, aggregate_named, listed
-from certmask.threat import Size
+from certmask.threat import Size, Threat, checked_patch
 from certmask.views import checked_views
 from certmask.votes import UNIT, Margin
 from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliases, readable_names
@@ -92,6 +92,9 @@ class Choices:
     theta: float | None = None
     share: float | None = None
     slope: float | None = None
+    patches: int = 1
+    patch_area: str | None = None
+    patch_sizes: str | None = None
 
     @cached_property
     def card(self) -> Card:
@@ -107,7 +110,7 @@ class Choices:
 
     def check(self) -> None:
         """An error for an option that can be judged without the model's weights."""
-        optional_size(self.patch, "patch")
+        _ = self.threat
         optional_size(self.fold, "fold")
         optional_size(self.mask, "mask")
         if len(set(self.rules)) != len(self.rules):
@@ -126,6 +129,11 @@ class Choices:
                 defences = self.defences(covers, margin)
             for defence in defences:
                 check_margin(defence)
+
+    @property
+    def threat(self) -> Threat:
+        """What the attacker may do."""
+        return make_threat(self.patch, self.patches, self.patch_area, self.patch_sizes, self.card.size)
 
     @property
     def local(self) -> bool:
@@ -169,7 +177,7 @@ class Choices:
         masked = [name for name in self.rules if name != "undefended"]
         if self.tiling == "zoom" and single != ["tiling"]:
             raise UsageError(f"expected --levels with the tiling zoom, got --{single[0]}")
-        if single and masked and all(listed(name).suits == "zoom" for name in masked):
+        if single and masked and all(listed(name).zooms for name in masked):
             raise UsageError(f"expected --levels for {masked[0]}, whose masks are of several sizes, got --{single[0]}")
         if several and not any(map(self._zooms, masked)):
             option = several[0].replace("_", "-")
@@ -185,6 +193,8 @@ class Choices:
             if not any(name in listed(rule).wants for rule in self.rules):
                 option, such = name.replace("_", "-"), TAKEN_BY[name]
                 raise UsageError(f"expected --{option} beside a rule that takes it, such as {such}, got none")
+        if "pair-detection" in masked and self.threat.count % 2:
+            raise UsageError(f"expected --patches 2, or another even number, for pair-detection, got {self.threat}")
         if self.tuned is not None:
             self._check_tuned(self.tuned)
 
@@ -193,8 +203,8 @@ class Choices:
         if tuned.image != self.card.size:
             sizes = [f"{height}×{width}" for height, width in (self.card.size, tuned.image)]
             raise UsageError(f"expected a defence of {sizes[0]} inputs as {self.model} takes, got one of {sizes[1]}")
-        if self.patch is not None and make_patch(self.patch, tuned.image) != tuned.threat:
-            raise UsageError(f"expected no other patch than that of the defence, {tuned.threat}, got {self.patch}")
+        if self._given(("patch", "patches", "patch_area", "patch_sizes")) and self.threat != tuned.threat:
+            raise UsageError(f"expected no other patch than that of the defence, {tuned.threat}, got {self.threat}")
         if tuned.name in self.rules:
             raise UsageError(f"expected each name once, got {tuned.name} as a rule and in {self.defence}")
 
@@ -230,12 +240,12 @@ class Choices:
 
     def _cover(self, rule: str, grid: int) -> Cover:
         image = self.card.size
-        patch = make_patch(self.patch, image) if self.tuned is None else self.tuned.cover.patch
+        patch = self.threat if self.tuned is None else self.tuned.threat
         if rule == "undefended":
             return default_cover(image, patch)
         if self._zooms(rule):
             wishes = Wishes("zoom", levels=optional_levels(self.levels), align=self.align)
-            cover = suited_cover(image, patch, on_tokens(image, patch, wishes, grid))
+            cover = suited_cover(image, patch, on_tokens(image, patch, wishes, grid), listed(rule).suits)
             check_levels(cover)
             return cover
         if self._bands(rule):
@@ -257,7 +267,7 @@ class Choices:
 
     def _zooms(self, rule: str) -> bool:
         """Whether a rule looks through masks of several levels."""
-        return listed(rule).suits == "zoom" or self.tiling == "zoom"
+        return listed(rule).zooms or self.tiling == "zoom"
 
     def defences(
         self, covers: Sequence[Cover], margin: Margin, classifier: Classifier | None = None
@@ -281,7 +291,9 @@ class Choices:
 
     def _local_rules(self, margin: Margin) -> list[EvidenceRule]:
         self._check_local()
-        patch = make_patch(self.patch, self.card.size)
+        patch = checked_patch(self.threat)
+        if patch.count > 1:
+            raise UsageError(f"expected one patch for {self.rules[0]}, got {patch}")
         given = {"threshold": self.share, "slope": self.slope}
         wishes = {key: value for key, value in given.items() if value is not None}
         return [row.made(patch, margin.evidence, **wishes) for row in map(listed_local, self.rules)]

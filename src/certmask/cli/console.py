@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from certmask.report.tables import TerminalTable, brief_table
-from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, UNITS, AttackFigures, Figures
+from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, SIZE_COLUMNS, UNITS, AttackFigures, Figures
 
 if TYPE_CHECKING:
     from certmask.certification import Progress as Listener
@@ -108,6 +108,14 @@ def images(count: int) -> str:
 def figures_table(found: Sequence[Figures], title: str) -> TerminalTable:
     """One row per defence, in percent; detection and recovery in columns of their own."""
     return TerminalTable(brief_table(f"{title}; {UNITS}", COLUMNS, found))
+
+
+def print_figures(found: Sequence[Figures], title: str) -> None:
+    """The table and, where defences are not told the size of a patch, what they certify for each."""
+    out.print(figures_table(found, title))
+    sizes = [size for line in found for size in line.sizes]
+    if sizes:
+        out.print(TerminalTable(brief_table("certified for a size, which is not told; %", SIZE_COLUMNS, sizes)))
 
 
 def attack_table(found: Sequence[AttackFigures], title: str) -> TerminalTable:

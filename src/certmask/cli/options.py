@@ -11,6 +11,7 @@ import typer
 from certmask.backends import BACKENDS, PRECISIONS, backends_help
 from certmask.evidence.registry import LOCAL_REGISTER
 from certmask.rules.registry import REGISTER
+from certmask.threat import MOST_PATCHES
 from certmask.views import VIEWS
 
 
@@ -28,6 +29,24 @@ ImageOption = Annotated[
 PatchOption = Annotated[
     str | None,
     typer.Option("--patch", help="Largest patch, in pixels of the model's input; default: 1/7 of it (32 on 224)."),
+]
+PatchesOption = Annotated[
+    int, typer.Option("--patches", min=1, max=MOST_PATCHES, help="So many patches of that size at once, at most.")
+]
+PatchAreaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--patch-area",
+        help="Instead: a rectangle of any shape of so many pixels, or of this share of the input (1024, 2%).",
+    ),
+]
+PatchSizesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--patch-sizes",
+        help="Instead: a square whose size is not known, up to the largest of these (16,32,48, or 48); every image is "
+        "certified for the largest that it can be.",
+    ),
 ]
 PatchInPhotoOption = Annotated[
     str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,24 +17,30 @@ from certmask.cli.options import (
     JsonOption,
     LevelsOption,
     MaskOption,
+    PatchAreaOption,
+    PatchesOption,
     PatchInPhotoOption,
     PatchOption,
+    PatchSizesOption,
     TilingOption,
 )
-from certmask.cli.sizes import check_levels, check_mask, make_patch, optional_levels, optional_size, parse_size
+from certmask.cli.sizes import check_levels, check_mask, make_threat, optional_levels, optional_size, parse_size
 from certmask.cli.usage import asked_rightly
 from certmask.errors import CoverError, UsageError
 
 if TYPE_CHECKING:
-    from certmask.cli.sticker import Sticker, Wanted
     from certmask.covers import Cover
     from certmask.covers.default import Wishes
-    from certmask.threat import Patch, Size
+    from certmask.data.sticker import Sticker
+    from certmask.threat import Patch, PhotoPatch, Size, Threat
 
 
 def plan(
     image: ImageOption = None,
     patch: PatchOption = None,
+    patches: PatchesOption = 1,
+    patch_area: PatchAreaOption = None,
+    patch_sizes: PatchSizesOption = None,
     levels: LevelsOption = None,
     align: AlignOption = None,
     tiling: TilingOption = None,
@@ -56,11 +62,11 @@ def plan(
 ) -> None:
     """What a cover costs: zoom's levels; with --tiling, --mask or --fold one cover, beside the paper's count."""
     from certmask.cli.outputs import check_picture
-    from certmask.cli.sticker import wanted_patch
+    from certmask.cli.sticker import typed, wanted_patch
     from certmask.covers.default import Wishes
 
     size, sticker = parse_size(image or "224", "image"), None
-    wanted = wanted_patch(patch_in_photo, before_jpeg, patch)
+    wanted = wanted_patch(patch_in_photo, before_jpeg, (patch, patches, patch_area, patch_sizes))
     if (wanted is None) != (photo is None):
         raise UsageError("expected --photo and --patch-in-photo together, got one of them")
     if wanted is None or photo is None:
@@ -70,9 +76,9 @@ def plan(
         raise UsageError("expected --model beside --photo, whose input is planned for, got --image")
     else:
         sticker = _sticker(wanted, photo, model or "efficientnet-lite0")
-        size, patch = sticker.image, sticker.typed
+        size, patch = sticker.image, typed(sticker.threat)
     wishes = Wishes(tiling, optional_size(mask, "mask"), optional_size(fold, "fold"), optional_levels(levels), align)
-    threat = make_patch(patch, size)
+    threat = make_threat(patch, patches, patch_area, patch_sizes, size)
     check_picture(draw)
     zoom = tiling == "zoom" or not wishes.single
     if zoom and (mask or fold):
@@ -94,17 +100,19 @@ def plan(
         Console(stderr=True).print(f"drawn in {draw}", markup=False, soft_wrap=True)
 
 
-def _sticker(wanted: Wanted, photo: Path, model: str) -> Sticker:
+def _sticker(wanted: PhotoPatch, photo: Path, model: str) -> Sticker:
     """The patch in a photo, as a model takes it."""
     from certmask.data import read_photo
+    from certmask.data.reach import stored
+    from certmask.data.sticker import checked_sticker
     from certmask.zoo import card_of, framing_of
 
     framing = framing_of(model)
     framing.check(read_photo(photo), str(photo))
-    return wanted.on(photo, framing, card_of(model).size)
+    return checked_sticker(stored(photo, wanted.before_jpeg), wanted, framing, card_of(model).size, str(photo))
 
 
-def _zoom(size: Size, threat: Patch, wishes: Wishes, budget: int | None) -> list[Cover]:
+def _zoom(size: Size, threat: Threat, wishes: Wishes, budget: int | None) -> list[Cover]:
     """The cover of several levels, the finest left out as far as the budget asks."""
     from certmask.covers.costs import zoom_within
     from certmask.covers.default import suited_cover
@@ -115,14 +123,18 @@ def _zoom(size: Size, threat: Patch, wishes: Wishes, budget: int | None) -> list
     return [cover if budget is None else zoom_within(budget, cover)]
 
 
-def _single(size: Size, threat: Patch, wishes: Wishes, budget: int | None, one: object) -> list[Cover]:
+def _single(size: Size, against: Threat, wishes: Wishes, budget: int | None, one: object) -> list[Cover]:
     """The cover that was asked for, or one within the budget; a choice of several where neither was, nor ``one``."""
     from dataclasses import replace
 
     from certmask.covers.bands import BAND_TILINGS
     from certmask.covers.costs import certificate_passes, cover_choice, cover_within
     from certmask.covers.default import mask_and_fold, suited_cover
+    from certmask.threat import checked_patch
 
+    threat = checked_patch(against)
+    if threat.count > 1:
+        raise UsageError(f"expected zoom's levels against {threat}, got another cover")
     tiling = wishes.tiling or "spread"
     if tiling in BAND_TILINGS:
         if wishes.mask or wishes.fold:
@@ -178,20 +190,28 @@ def _print_levels(cover: Cover) -> None:
     from certmask.covers.costs import zoom_figures
 
     found, (height, width) = zoom_figures(cover), cover.image
-    against = f"against any {cover.patch.height}×{cover.patch.width} patch"
-    title = f"zoom cover, {len(cover.levels)} levels, of {height}×{width} {against}"
+    title = f"zoom cover, {len(cover.levels)} levels, of {height}×{width} against {cover.threat}".rstrip(",")
     grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("level", "mask", "masks", "pairs", "answer, if it\nends here", "proof, if it\nends here"):
-        grid.add_column(heading, justify="right")
+    together = "pairs" if cover.threat.count == 1 else "sets"
+    for heading in ("level", "mask", "masks", together, "answer, if it\nends here", "proof, if it\nends here"):
+        grid.add_column(heading, justify="right", overflow="fold")
     for number, level in enumerate(found["levels"], start=1):
         fold = "" if level["fold"] == [1, 1] else f" (fold {level['fold'][0]}×{level['fold'][1]})"
-        size = f"{level['mask'][0]}×{level['mask'][1]}{fold}"
+        size = f"{level['sizes']}{fold}"
         grid.add_row(str(number), size, *(f"{level[key]:,}" for key in ("masks", "pairs", "answer", "proof")))
     console = Console(highlight=False)
     console.print(grid)
     answer, proof = (f"{found[key]['least']:,} to {found[key]['most']:,}" for key in ("answer", "proof"))
-    console.print(f"  {found['cells']:,} places; passes to answer: {answer}, to prove recovery: {proof}", style="dim")
+    said = f"  {found['cells']:,} places{_hypotheses(found)}; passes to answer: {answer}, to prove recovery: {proof}"
+    console.print(said, style="dim")
+    if cover.threat.count > 1:
+        console.print(f"  to prove detection, which takes no pairs: up to {found['detection']:,}", style="dim")
     console.print("  finer levels look only at places and pairs that leave coarser ones in doubt", style="dim")
+
+
+def _hypotheses(figures: dict[str, Any]) -> str:
+    """Sets of places, where several patches are at several places at once."""
+    return "" if figures["hypotheses"] == figures["cells"] else f", {figures['hypotheses']:,} sets of them"
 
 
 def _print(covers: list[Cover], image: Size, patch: Patch) -> None:

@@ -30,8 +30,11 @@ from certmask.cli.options import (
     MaskOption,
     ModelOption,
     PairsOption,
+    PatchAreaOption,
+    PatchesOption,
     PatchInPhotoOption,
     PatchOption,
+    PatchSizesOption,
     PooledOption,
     PrecisionOption,
     ShareOption,
@@ -51,8 +54,11 @@ if TYPE_CHECKING:
 
     from certmask.classifier import Classifier
     from certmask.cli.choices import Choices
-    from certmask.cli.sticker import Sticker, Wanted
+    from certmask.data import Framing
+    from certmask.data.reach import Stored
+    from certmask.data.sticker import Sticker
     from certmask.defences import Explanation, RuledDefence
+    from certmask.threat import PhotoPatch
 
 
 def predict(
@@ -60,6 +66,9 @@ def predict(
     model: ModelOption = "efficientnet-lite0",
     weights: WeightsOption = None,
     patch: PatchOption = None,
+    patches: PatchesOption = 1,
+    patch_area: PatchAreaOption = None,
+    patch_sizes: PatchSizesOption = None,
     patch_in_photo: PatchInPhotoOption = None,
     before_jpeg: BeforeJpegOption = False,
     rule: Annotated[
@@ -104,7 +113,7 @@ def predict(
     from certmask.cli.sticker import wanted_patch
     from certmask.errors import UsageError
 
-    wanted = wanted_patch(patch_in_photo, before_jpeg, patch)
+    wanted = wanted_patch(patch_in_photo, before_jpeg, (patch, patches, patch_area, patch_sizes), defence)
     rules = rule or (["zoom"] if defence is None else [])
     told = [*rules, *([str(defence)] if defence else [])]
     if len(told) > 1:
@@ -112,10 +121,8 @@ def predict(
     choices = Choices(
         model, weights, rules, defence, patch, mask, tiling, fold, levels, align, thresholds, claim_thresholds,
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
-        stride, theta, share, slope,
+        stride, theta, share, slope, patches, patch_area, patch_sizes,
     )  # fmt: skip
-    if wanted and defence:
-        raise UsageError("expected --patch-in-photo or a defence that is made for its patch, got both")
     if not wanted:
         choices.check()
     if draw and choices.local:
@@ -141,14 +148,18 @@ def predict(
 
 @dataclass(frozen=True)
 class Shown:
-    """A photo as the model sees it, and the patch in the stored one, where that was asked for."""
+    """A photo as the model sees it, as it is stored, and the patch in the stored one, where that was asked for."""
 
     image: Image.Image
+    photo: Stored
+    framing: Framing
     sticker: Sticker | None
 
     def chosen(self, choices: Choices) -> Choices:
         """What was chosen, against what the patch reaches."""
-        return replace(choices, patch=self.sticker.typed) if self.sticker else choices
+        from certmask.cli.sticker import typed
+
+        return replace(choices, patch=typed(self.sticker.threat)) if self.sticker else choices
 
 
 @dataclass(frozen=True)
@@ -158,7 +169,36 @@ class Found:
     explanation: Explanation
     defence: RuledDefence
     names: Sequence[str]
-    sticker: Sticker | None
+    shown: Shown
+
+    @property
+    def sticker(self) -> Sticker | None:
+        return self.shown.sticker
+
+    @property
+    def side(self) -> int | None:
+        """The side of the largest square in the stored photo that the certificate speaks of; None without one."""
+        from certmask.data.reach import largest_side
+        from certmask.threat import Patch, threat_from
+
+        certificate = self.explanation.certificate
+        threat = threat_from(certificate.threat)
+        if not certificate.holds or not isinstance(threat, Patch):
+            return None
+        return largest_side(self.shown.photo, self.shown.framing, self.defence.image, threat.size)
+
+    @property
+    def covered(self) -> list[str]:
+        """The same in words, where the guarantee is proved."""
+        if self.side is None or not self.defence.guarantee.proved:
+            return []
+        photo, when = self.shown.photo, " before it was compressed" if self.sticker and self.sticker.before_jpeg else ""
+        size = f"the photo ({photo.width}×{photo.height})"
+        if not self.side:
+            return [f"covers no patch in {size}: a single pixel reaches more of the input"]
+        share = 100 * self.side / min(photo.upright)
+        most = f"{self.side}×{self.side} ({share:.1f} % of its shorter side)"
+        return [f"covers any patch in {size}{when} of up to {most}"]
 
     @property
     def name(self) -> str:
@@ -195,18 +235,24 @@ class Found:
         return [*told, f"{holds} with the patch's corner in {places}: a lead of {one.weakest.lead:.2g}{at}"]
 
 
-def _read(photos: Sequence[Path], choices: Choices, wanted: Wanted | None) -> tuple[dict[int, Shown], dict[int, str]]:
+def _read(
+    photos: Sequence[Path], choices: Choices, wanted: PhotoPatch | None
+) -> tuple[dict[int, Shown], dict[int, str]]:
     """By number: the photos as the model sees them, and why others cannot be read, which is told at once."""
     from certmask.data import read_photo
+    from certmask.data.reach import stored
+    from certmask.data.sticker import checked_sticker
     from certmask.errors import DataError
     from certmask.zoo import framing_of
 
-    framing = framing_of(choices.model)
+    framing, size = framing_of(choices.model), choices.card.size
     inputs, failed = {}, {}
     for number, photo in enumerate(photos):
         try:
-            image = framing(read_photo(photo), choices.card.size, str(photo))
-            inputs[number] = Shown(image, wanted.on(photo, framing, choices.card.size) if wanted else None)
+            image = framing(read_photo(photo), size, str(photo))
+            found = stored(photo, wanted.before_jpeg if wanted else False)
+            sticker = checked_sticker(found, wanted, framing, size, str(photo)) if wanted else None
+            inputs[number] = Shown(image, found, framing, sticker)
         except DataError as error:
             failed[number] = str(error)
             typer.echo(f"error: {error}", err=True)
@@ -243,7 +289,7 @@ def _answered(inputs: Mapping[int, Shown], choices: Choices, classifier: Classif
     margin = measured_margin(engine, tensors[:8]) if fixed is None else fixed
     (defence,) = choices.defences(covers, margin, classifier)
     explanations = zip(inputs.items(), explain(engine, tensors, defence), strict=True)
-    return {n: Found(one, defence, classifier.class_names, shown.sticker) for (n, shown), one in explanations}
+    return {n: Found(one, defence, classifier.class_names, shown) for (n, shown), one in explanations}
 
 
 def _failure(photo: Path, reason: str) -> dict[str, Any]:
@@ -266,6 +312,8 @@ def _record(photo: Path, found: Found) -> dict[str, Any]:
         "passes": one.passes,
         "cover": found.defence.looks,
         "rule": found.defence.name,
+        "photo_size": [found.shown.photo.height, found.shown.photo.width],
+        "certified_side_in_photo": found.side,
         **({"patch_in_photo": found.sticker.describe()} if found.sticker else {}),
     }
 
@@ -280,7 +328,7 @@ def _print(answers: Sequence[tuple[Path, Found]]) -> None:
         one = found.explanation
         alert = "ALERT, this may be an attack" if one.alert else "no alert"
         said = f"{escape(str(photo))}: [bold]{escape(found.name)}[/bold] ({one.label}), {alert}, {passes(one.passes)}"
-        for line in (said, *(f"  {escape(told)}" for told in (found.sentence, *found.reasons))):
+        for line in (said, *(f"  {escape(told)}" for told in (found.sentence, *found.covered, *found.reasons))):
             out.print(line, soft_wrap=True)
     for defence in {found.defence.looks: found.defence for _, found in answers}.values():
         if defence.guarantee is not Guarantee.NONE:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from certmask.errors import UsageError
@@ -10,7 +12,7 @@ from certmask.errors import UsageError
 if TYPE_CHECKING:
     from certmask.covers import Cover
     from certmask.covers.zoom import Level
-    from certmask.threat import Patch, Size
+    from certmask.threat import Patch, Size, Threat, UpTo
 
 MOST_CELLS = 2_500
 """So many places can be judged in pairs before their tables fill a memory."""
@@ -58,6 +60,49 @@ def make_patch(text: str | None, image: Size) -> Patch:
     with asked_rightly():
         patch.positions(image)
     return patch
+
+
+def make_threat(patch: str | None, patches: int, area: str | None, sizes: str | None, image: Size) -> Threat:
+    """What was asked for: some patches of one size, or a rectangle of an area, or a patch of unknown size."""
+    from dataclasses import replace
+
+    from certmask.cli.usage import asked_rightly
+    from certmask.threat import AnyRectangle
+
+    kinds = {"--patch": patch, "--patch-area": area, "--patch-sizes": sizes}
+    given = [option for option, text in kinds.items() if text is not None]
+    if len(given) > 1:
+        raise UsageError(f"expected one of --patch, --patch-area and --patch-sizes, got {given[0]} and {given[1]}")
+    if patches > 1 and given and given != ["--patch"]:
+        raise UsageError(f"expected --patches beside --patch, got {patches} beside {given[0]}")
+    with asked_rightly():
+        if area is not None:
+            threat: Threat = AnyRectangle(_area(area, image))
+        else:
+            threat = replace(make_patch(patch, image), count=patches) if sizes is None else _up_to(sizes)
+        threat.boxes_on(image)
+    return threat
+
+
+def _area(text: str, image: Size) -> int:
+    """``1024``, or ``2%``: the square of whole pixels that has at least this share of the image, in pixels."""
+    percent = re.fullmatch(r"(\d{1,2}(?:\.\d+)?) ?%", text.strip())
+    if percent:
+        pixels = math.ceil(Fraction(percent[1]) * image[0] * image[1] / 100)
+        return (math.isqrt(pixels - 1) + 1) ** 2 if pixels else 0
+    if not re.fullmatch(r"\d{1,9}", text.strip()):
+        raise UsageError(f"expected an area like 1024 or 2%, got {text!r}")
+    return int(text)
+
+
+def _up_to(text: str) -> UpTo:
+    """``48``, or ``16,32,48``."""
+    from certmask.threat import UpTo
+
+    if not re.fullmatch(r"\d{1,5}( ?, ?\d{1,5})*", text.strip()):
+        raise UsageError(f"expected sides of squares like 16,32,48, or the largest alone, got {text!r}")
+    sizes = [int(part) for part in text.split(",")]
+    return UpTo(max(sizes), tuple(sizes) if len(sizes) > 1 else ())
 
 
 def check_mask(mask: Size, image: Size) -> None:

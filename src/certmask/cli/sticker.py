@@ -1,99 +1,80 @@
-"""A patch in the stored photo, as people ask for it, and what it is in the model's input."""
+"""A patch in the stored photo, as people ask for it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from fractions import Fraction
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from certmask.cli.sizes import parse_size
-from certmask.errors import DataError, UsageError
+from certmask.cli.usage import asked_rightly
+from certmask.errors import UsageError
 
 if TYPE_CHECKING:
-    from certmask.data import Framing
-    from certmask.data.reach import Reach, Stored
-    from certmask.threat import Patch, Size
+    from certmask.cli.choices import Choices
+    from certmask.data.sticker import Sticker
+    from certmask.threat import Patch, PhotoPatch
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A patch in any photo: a size in its pixels, or a square in percent of its shorter side."""
+def wanted_patch(
+    in_photo: str | None, before_jpeg: bool, in_input: Sequence[object], defence: Path | None = None
+) -> PhotoPatch | None:
+    """``60``, ``60x40`` or ``5%``; None where nobody asks for a patch in the photo.
 
-    side: Size | Fraction
-    before_jpeg: bool = False
+    ``in_input`` are the options that ask for another threat, None or 1 where they do not.
+    """
+    from certmask.threat import photo_patch
 
-    def on(self, path: Path, framing: Framing, image: Size) -> Sticker:
-        """The patch in this photo; an error if it leaves no part of the input alone."""
-        from certmask.data.reach import largest_reach, share_of, stored
-
-        photo = stored(path, self.before_jpeg)
-        patch = (share_of(self.side, photo),) * 2 if isinstance(self.side, Fraction) else self.side
-        found = Sticker(patch, photo, image, largest_reach(photo, framing, image, patch), self.before_jpeg)
-        if found.threat.size == image:
-            raise DataError(f"expected a patch in {path} that leaves a part of the input alone, got {found}")
-        return found
-
-
-@dataclass(frozen=True)
-class Sticker:
-    """A patch anywhere in one stored photo, and the largest box of the model's input that it reaches."""
-
-    patch: Size
-    photo: Stored
-    image: Size
-    reach: Reach
-    before_jpeg: bool
-
-    @property
-    def threat(self) -> Patch:
-        """What the defence is made for: a patch in the input that holds all that is reached."""
-        from certmask.data.reach import shared_patch
-
-        return shared_patch(self.reach.size, self.image)
-
-    @property
-    def typed(self) -> str:
-        """The same as ``--patch`` takes it."""
-        return "x".join(map(str, self.threat.size))
-
-    def __str__(self) -> str:
-        patch, reach, image, threat = (
-            f"{h}×{w}" for h, w in (self.patch, self.reach.size, self.image, self.threat.size)
-        )
-        when = " before it was compressed" if self.before_jpeg else ""
-        rounded = "" if reach == threat else f" (rounded up to {threat})"
-        return (
-            f"any {patch} patch in the photo ({self.photo.width}×{self.photo.height}){when}, which reaches at most "
-            f"{reach} of the {image} input{rounded}"
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """For JSON, every size as height and width; the photo's is that of the file, before EXIF turns it."""
-        return {
-            "patch": list(self.patch),
-            "photo": [self.photo.height, self.photo.width],
-            "orientation": self.photo.orientation,
-            "before_jpeg": self.before_jpeg,
-            "reach": list(self.reach.size),
-            "farthest_at": list(self.reach.corner),
-            "image": list(self.image),
-            "certified_for": list(self.threat.size),
-        }
-
-
-def wanted_patch(in_photo: str | None, before_jpeg: bool, patch: str | None) -> Wanted | None:
-    """``60``, ``60x40`` or ``5%``; None where nobody asks for a patch in the photo."""
     if in_photo is None:
         if before_jpeg:
             raise UsageError("expected --before-jpeg beside --patch-in-photo, got it alone")
         return None
-    if patch is not None:
-        raise UsageError("expected --patch, in the model's input, or --patch-in-photo, got both")
-    percent = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) ?%", in_photo.strip())
-    if not percent:
-        return Wanted(parse_size(in_photo, "patch in the photo"), before_jpeg)
-    if not 0 < Fraction(percent[1]) <= 100:
-        raise UsageError(f"expected a patch of more than 0 and at most 100 %, got {in_photo}")
-    return Wanted(Fraction(percent[1]), before_jpeg)
+    if any(told not in (None, 1) for told in in_input):
+        raise UsageError(
+            "expected --patch-in-photo alone, or a threat in the model's input (--patch, --patches, --patch-area, "
+            "--patch-sizes), got both"
+        )
+    if defence is not None:
+        raise UsageError("expected --patch-in-photo or a defence that is made for its patch, got both")
+    with asked_rightly():
+        return photo_patch(in_photo, before_jpeg)
+
+
+def chosen_for(choices: Choices, stickers: Sequence[Sticker]) -> list[Choices]:
+    """What was chosen, against each patch in the input that one in some photo becomes, smallest first.
+
+    Sizes that no mask can hide without hiding all are left out; an error if the smallest is one of these.
+    """
+    from certmask.data.sticker import classes_of
+    from certmask.errors import DataError
+
+    classes = classes_of(stickers)
+    if not classes:
+        raise DataError(f"expected a photo with a patch that leaves a part of the input alone, got {stickers[0]}")
+    first, *others = (replace(choices, patch=typed(patch)) for patch in classes)
+    first.check()
+    return [first, *filter(_suits, others)]
+
+
+def _suits(choices: Choices) -> bool:
+    try:
+        choices.check()
+    except UsageError:
+        return False
+    return True
+
+
+def reached(wanted: PhotoPatch, stickers: Sequence[Sticker], family: Sequence[Choices]) -> str:
+    """In how many photos the patch becomes which patch in the input, in words."""
+    sizes = [one.patch for one in family]
+    counts = Counter(typed(one.threat) if typed(one.threat) in sizes else None for one in stickers)
+    told = [f"at most {size.replace('x', '×')} in {counts[size]:,}" for size in sizes if size]
+    if counts[None]:
+        told.append(f"too much of it to prove anything in {counts[None]:,}")
+    return f"{wanted}: of the input it reaches {', '.join(told)} of {len(stickers):,} photos"
+
+
+def typed(patch: Patch) -> str:
+    """A patch in the input as ``--patch`` takes it."""
+    return "x".join(map(str, patch.size))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
-from certmask.covers.cover import Cover
+from certmask.covers.cover import Cover, mask_text
 from certmask.covers.default import Wishes, suited_cover
 from certmask.covers.zoom import stacked_cover
 from certmask.errors import CoverError, GeometryError
@@ -45,20 +46,26 @@ def zoom_figures(cover: Cover) -> dict[str, Any]:
     an answer takes at least those of the first level and at most, with all duels and the bare picture, ``most``.
     """
     levels: list[dict[str, Any]] = []
+    patches = cover.threat.count
     for count, level in enumerate(cover.levels, 1):
         so_far = stacked_cover(cover.levels[:count])
-        told = {"mask": list(level.mask), "fold": list(level.fold), "masks": len(level)}
-        passes = {"answer": len(so_far), "proof": certificate_passes(so_far)}
-        levels.append({**told, "pairs": level.pairs("aligned"), **passes})
+        told = {"mask": list(level.mask), "sizes": mask_text(level.describe()), "fold": list(level.fold)}
+        passes = {"answer": so_far.sets(patches), "proof": certificate_passes(so_far)}
+        together = level.sets(2 * patches) - level.sets(1)
+        levels.append({**told, "masks": len(level), "pairs": together, **passes})
     return {
         "tiling": cover.tiling,
         "image": list(cover.image),
-        "patch": list(cover.patch.size),
+        "threat": cover.threat.describe(),
+        "patches": [list(patch.size) for patch in cover.patches],
+        "patch": list(cover.threat.boxes_on(cover.image)[0]),
         "align": cover.align,
         "masks": len(cover),
         "min_fold": cover.min_fold,
         "max_fold": cover.max_fold,
         "cells": len(cover.cells),
+        "hypotheses": comb(len(cover.cells), min(patches, len(cover.cells))),
+        "detection": cover.sets(patches),
         "levels": levels,
         "answer": {"least": levels[0]["answer"], "most": levels[-1]["proof"] + 1},
         "proof": {"least": levels[0]["proof"], "most": levels[-1]["proof"]},
@@ -74,8 +81,8 @@ def zoom_within(budget: int, cover: Cover) -> Cover:
 
 
 def certificate_passes(cover: Cover) -> int:
-    """Passes of a recovery certificate: all masks, and the fewest pairs that the cover allows."""
-    return len(cover) + cover.pairs("aligned" if cover.grids else "all")
+    """Passes of a recovery certificate: all masks, and the fewest pairs (sets, of patches) that the cover allows."""
+    return cover.sets(2 * cover.threat.count) if cover.grids else len(cover) + cover.pairs("all")
 
 
 def _paper(cover: Cover, which: str) -> int | None:

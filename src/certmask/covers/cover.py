@@ -185,12 +185,19 @@ class Cover:
     @cached_property
     def reaches(self) -> IntArray:
         """Where a patch that a mask hides may have its top left corner, ``[masks, 4]``: the first run of each axis."""
-        return np.array(
-            [
-                next(filter(None, (_reach(mask, patch, self.image) for patch in self.patches)), NOWHERE)
-                for mask in self.masks
-            ]
-        )
+        own = zip(self.masks, self.mask_patches, strict=True)
+        return np.array([_reach(mask, self.patches[n], self.image) or NOWHERE for mask, n in own], dtype=np.int64)
+
+    @cached_property
+    def mask_patches(self) -> IntArray:
+        """The number of a patch that each mask can hide, ``[masks]``: the first, where there are several."""
+        hides = [[_reach(mask, patch, self.image) is not None for patch in self.patches] for mask in self.masks]
+        return np.asarray(np.argmax(hides, axis=1), dtype=np.int64)
+
+    @property
+    def place_patches(self) -> IntArray:
+        """The number of the patch whose top left corners are each place's, ``[places]``."""
+        return self.cells.patches if self.levels else np.zeros(len(self.districts), dtype=np.int64)
 
     def for_patch(self, patch: Patch) -> Cover:
         """The same masks held against another patch; an error if they do not cover it once."""

@@ -37,7 +37,7 @@ def default_fold(patch: Patch, mask: Size) -> Size:
     return min(DEFAULT_FOLD[0], s_y), min(DEFAULT_FOLD[1], s_x)
 
 
-def default_cover(image: Size | int, patch: Patch | Size | int) -> Cover:
+def default_cover(image: Size | int, patch: Threat | Size | int) -> Cover:
     """Every place by few large masks and, where those are in doubt, by small ones, for ``JuryRecovery()``.
 
     image: the size of the model's input, (height, width) or the side of a square
@@ -83,7 +83,7 @@ ONCE = "zoom-once"
 
 def _levels(threat: Threat, wishes: Wishes, suits: str) -> tuple[Level, ...] | None:
     """Those that were asked for; for rules of a single mask per place one level."""
-    if wishes.levels is None and suits == "single":
+    if wishes.levels is None and suits == "single" and not isinstance(threat, Patch):
         return SINGLE_PER_AXIS[:1]
     if wishes.levels is None and suits == ONCE and threat.count > 1:
         return default_levels(threat, rounds=1)

@@ -79,8 +79,9 @@ def _rectangle_levels(image: Size, threat: AnyRectangle, levels: Sequence[Level]
 
     The last level says which rectangles share their masks; coarser levels let some of these share theirs.
     """
-    side = isqrt(threat.area - 1) + 1
-    areas = [_area(image, Patch(side, side), level, align) for level in levels]
+    height = min(isqrt(threat.area - 1) + 1, image[0])
+    square = Patch(height, min(-(-threat.area // height), image[1]))
+    areas = [_area(image, square, level, align) for level in levels]
     bounds = bounding_boxes(image, threat.boxes_on(image), areas[-1], align)
     boxes = [bound.box for bound in bounds]
     found = []

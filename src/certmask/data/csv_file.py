@@ -37,7 +37,8 @@ def _samples(path: Path, classes: Classes) -> Iterator[Sample]:
         seen.add(name)
         if label not in numbers:
             raise DataError(f"expected a class number or an unambiguous name as label of {name}, got {label!r}")
-        yield Sample(name, numbers[label], partial(read_photo, path.parent / name))
+        photo = path.parent / name
+        yield Sample(name, numbers[label], partial(read_photo, photo), file=partial(Path, photo))
 
 
 def _rows(path: Path) -> list[list[str]]:

@@ -8,15 +8,18 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from PIL import Image
 
 from certmask.data.framing import Framing
 from certmask.data.photo import to_tensor
+from certmask.data.reach import Stored, stored
+from certmask.data.sticker import Sticker, sticker_on
 from certmask.errors import DataError
-from certmask.threat import Size
+from certmask.threat import PhotoPatch, Size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,11 +29,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sample:
-    """One labelled photo; ``name`` is how results files call it, ``photo`` reads it."""
+    """One labelled photo; ``name`` is how results files call it, ``photo`` reads it, ``file`` is what it is read from.
+
+    Without a file it is stored as ``photo`` gives it: not compressed, and not turned.
+    """
 
     name: str
     label: int
     photo: Callable[[], Image.Image]
+    file: Callable[[], Path | BinaryIO] | None = field(default=None, kw_only=True)
+
+    def stored(self, before_jpeg: bool = False) -> Stored | None:
+        """What counts of the stored photo for a patch in it; None for a picture that is model input already."""
+        if self.file is not None:
+            return stored(self.file(), before_jpeg, self.name)
+        if before_jpeg:
+            raise DataError(f"expected a JPEG file for a patch before compression, got no file for {self.name}")
+        width, height = self.photo().size
+        return Stored(height, width)
 
 
 def evenly_spaced(items: Sequence[T], count: int) -> list[T]:
@@ -65,6 +81,18 @@ class Dataset:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+    def stickers(self, threat: PhotoPatch, image: Size) -> list[Sticker]:
+        """What a patch in each stored photo is in the model's input, in order."""
+        return [self.sticker(number, threat, image) for number in range(len(self))]
+
+    def sticker(self, number: int, threat: PhotoPatch, image: Size) -> Sticker:
+        """The same for one photo; an error where there is only model input."""
+        sample = self.samples[number]
+        photo = sample.stored(threat.before_jpeg)
+        if photo is None:
+            raise DataError(f"expected a stored photo for a patch in it, got model input only for {sample.name}")
+        return sticker_on(photo, threat, self.framing, image)
 
     def readable(self) -> tuple[Dataset, list[str]]:
         """The photos that can be read, and one line for each that cannot; an error if none can."""

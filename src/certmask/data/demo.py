@@ -29,5 +29,9 @@ def read(source: str, classes: Classes, framing: Framing) -> Dataset:
     if not photos:
         raise DataError(f"expected the demo photos inside the package foolbox, got none in {folder.name}")
     numbers = numbering(classes)
-    samples = (Sample(p.name, numbers[int(p.stem.split("_")[2])], partial(read_photo, p)) for p in photos)
+    labels = (numbers[int(photo.stem.split("_")[2])] for photo in photos)
+    samples = (
+        Sample(photo.name, label, partial(read_photo, photo), file=partial(Path, photo))
+        for photo, label in zip(photos, labels, strict=True)
+    )
     return Dataset(source, tuple(samples), framing)

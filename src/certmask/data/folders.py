@@ -30,4 +30,5 @@ def _samples(root: Path, classes: Classes) -> Iterator[Sample]:
         if not photos:
             raise DataError(f"expected photos in the class folder {folder}, got none")
         for photo in photos:
-            yield Sample(f"{folder.name}/{photo.name}", labels[folder.name], partial(read_photo, photo))
+            name = f"{folder.name}/{photo.name}"
+            yield Sample(name, labels[folder.name], partial(read_photo, photo), file=partial(Path, photo))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,19 +22,27 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", 
 
 def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
     """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
-    name = name or str(source)
+    with opened(source, name or str(source)) as file:
+        photo = ImageOps.exif_transpose(file)
+        if photo.mode.startswith("I"):
+            photo = _eight_bits(photo)
+        if photo.mode in ("RGBA", "LA", "PA") or "transparency" in photo.info:
+            photo = photo.convert("RGBA")
+            photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
+        return photo.convert("RGB")
+
+
+@contextmanager
+def opened(source: Path | BinaryIO, name: str) -> Iterator[Image.Image]:
+    """An image file as Pillow has it; whatever Pillow cannot do with it is an error that names the file."""
     if isinstance(source, Path) and not source.is_file():
         got = "something else than a file" if source.exists() else "nothing"
         raise DataError(f"expected an image file, got {got} at {name}")
     try:
         with Image.open(source) as file:
-            photo = ImageOps.exif_transpose(file)
-            if photo.mode.startswith("I"):
-                photo = _eight_bits(photo)
-            if photo.mode in ("RGBA", "LA", "PA") or "transparency" in photo.info:
-                photo = photo.convert("RGBA")
-                photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
-            return photo.convert("RGB")
+            yield file
+    except DataError:
+        raise
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"expected a readable image in {name}, got {_reason(error)}") from None
 

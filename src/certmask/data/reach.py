@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from certmask.data.framing import RESAMPLINGS, Framing
+from certmask.data.photo import opened
 from certmask.errors import DataError
 from certmask.threat import Box, Patch, Size
 
@@ -23,6 +25,9 @@ SUPPORTS = {"bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}
 CLASSES = 56
 """Sides of patches are rounded up to multiples of so small a part of the input's side (4 on 224), to share covers."""
 
+SIZED = frozenset({"JPEG", "PNG", "BMP", "PPM", "WEBP"})
+"""Formats whose files begin with the size that they are stored in; others are read to the end for it."""
+
 TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations in which rows of the file are columns of the upright photo."""
 
@@ -30,6 +35,8 @@ MIRRORED = (frozenset({3, 4, 7, 8}), frozenset({2, 3, 6, 7}))
 """EXIF orientations in which the file runs from the bottom of the upright photo to its top, and from right to left."""
 
 Pixels = NDArray[np.int64]
+Spans = tuple[Pixels, Pixels]
+"""First pixels that are touched, and those after the last ones."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +81,15 @@ class Reach(NamedTuple):
     corner: Size
 
 
-def stored(path: Path, before_jpeg: bool = False) -> Stored:
+def stored(source: Path | BinaryIO, before_jpeg: bool = False, name: str | None = None) -> Stored:
     """What counts of a file that ``read_photo`` reads, for a patch put on its picture before or after JPEG."""
-    with Image.open(path) as file:
+    with opened(source, name or str(source)) as file:
         orientation = file.getexif().get(ExifTags.Base.Orientation, 1)
-        blocks = _blocks(file, str(path)) if before_jpeg else PIXELS
-        upright = ImageOps.exif_transpose(file).size
-    width, height = reversed(upright) if orientation in TURNED else upright
+        blocks = _blocks(file, name or str(source)) if before_jpeg else PIXELS
+        known = file.format in SIZED
+        width, height = file.size if known else ImageOps.exif_transpose(file).size
+    if orientation in TURNED and not known:
+        width, height = height, width
     return Stored(height, width, orientation if orientation in range(1, 9) else 1, blocks)
 
 
@@ -101,6 +110,14 @@ def touched(photo: Stored, framing: Framing, image: Size, box: Box) -> Box | Non
     return (*across, *down) if photo.turned else (*down, *across)
 
 
+def spans(photo: Stored, framing: Framing, image: Size, patch: Size) -> tuple[Spans, Spans]:
+    """What the patch touches along either axis of the file, for each place that it can have there."""
+    rows, columns = _axes(photo, framing, image)
+    down, across = (np.arange(axis.length - side + 1) for axis, side in zip((rows, columns), patch, strict=True))
+    return rows.touched(down, patch[0]), columns.touched(across, patch[1])
+
+
+@lru_cache(maxsize=4096)
 def largest_reach(photo: Stored, framing: Framing, image: Size, patch: Size) -> Reach:
     """How much of the input a patch of this size, anywhere in the file, can move at most."""
     if patch[0] > photo.height or patch[1] > photo.width:
@@ -111,6 +128,24 @@ def largest_reach(photo: Stored, framing: Framing, image: Size, patch: Size) -> 
     rows, columns = _axes(photo, framing, image)
     (height, top), (width, left) = rows.most(patch[0]), columns.most(patch[1])
     return Reach((width, height) if photo.turned else (height, width), (top, left))
+
+
+@lru_cache(maxsize=4096)
+def largest_side(photo: Stored, framing: Framing, image: Size, reach: Size) -> int:
+    """The side of the largest square patch that, anywhere in the file, reaches no more of the input than this.
+
+    0 where a single pixel reaches more. A larger patch holds a smaller one, and reaches no less: halving finds it.
+    """
+    rows, columns = _axes(photo, framing, image)
+    high, wide = reversed(reach) if photo.turned else reach
+    fits, fails = 0, min(photo.upright) + 1
+    while fails - fits > 1:
+        side = (fits + fails) // 2
+        if rows.most(side)[0] <= high and columns.most(side)[0] <= wide:
+            fits = side
+        else:
+            fails = side
+    return fits
 
 
 def shared_patch(reach: Size, image: Size) -> Patch:
@@ -134,7 +169,7 @@ class Axis:
     block: int
     beyond: int
 
-    def touched(self, starts: Pixels, pixels: int) -> tuple[Pixels, Pixels]:
+    def touched(self, starts: Pixels, pixels: int) -> Spans:
         """The first input pixels that read one of so many from each start on, and those after the last ones."""
         low = np.maximum(starts // self.block * self.block - self.beyond, 0)
         high = np.minimum(-(-(starts + pixels) // self.block) * self.block + self.beyond, self.length)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from PIL import Image
 
@@ -46,10 +47,15 @@ def _samples(path: Path, inside: str, classes: Classes) -> Iterator[Sample]:
     found = [entry for entry in found if entry[0].count("/") == 1]
     labels = folder_numbers(sorted({name.split("/")[0] for name, _, _ in found}), classes, path)
     for name, offset, size in found:
-        yield Sample(name, labels[name.split("/")[0]], partial(_photo, path, offset, size, name))
+        member = partial(_member, path, offset, size)
+        yield Sample(name, labels[name.split("/")[0]], partial(_photo, member, f"{path}:{name}"), file=member)
 
 
-def _photo(path: Path, offset: int, size: int, name: str) -> Image.Image:
+def _member(path: Path, offset: int, size: int) -> BinaryIO:
     with path.open("rb") as file:
         file.seek(offset)
-        return read_photo(io.BytesIO(file.read(size)), f"{path}:{name}")
+        return io.BytesIO(file.read(size))
+
+
+def _photo(member: Callable[[], BinaryIO], name: str) -> Image.Image:
+    return read_photo(member(), name)

@@ -13,6 +13,7 @@ from PIL import Image
 
 from certmask.data.dataset import Dataset, Sample
 from certmask.data.framing import Framing
+from certmask.data.reach import Stored
 from certmask.errors import DataError
 from certmask.threat import Size
 
@@ -25,6 +26,9 @@ class Picture(Sample):
     """A labelled picture; ``pixels`` gives it as model input, ``photo`` as a file would hold it."""
 
     pixels: Callable[[], Tensor]
+
+    def stored(self, before_jpeg: bool = False) -> Stored | None:
+        return None
 
 
 @dataclass(frozen=True)

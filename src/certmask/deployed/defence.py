@@ -32,7 +32,7 @@ from certmask.function import check_behaviour
 from certmask.results.file import Row
 from certmask.rules import Rule
 from certmask.rules.registry import rule_of
-from certmask.threat import Patch, Size, checked_patch
+from certmask.threat import Size, Threat, checked_threat
 
 Images = Tensor | npt.NDArray[Any]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int]
@@ -134,7 +134,7 @@ class Defence:
     def __init__(
         self,
         model: Classifier | nn.Module | Callable[[Tensor], Tensor],
-        cover: Cover | RuledDefence | EvidenceRule | Patch | Size | int,
+        cover: Cover | RuledDefence | EvidenceRule | Threat | Size | int,
         rule: Rule | str | None = None,
         *,
         fill: Colour | float | None = None,
@@ -230,7 +230,7 @@ class Defence:
 
 def _ruled(
     classifier: Classifier,
-    cover: Cover | RuledDefence | EvidenceRule | Patch | Size | int,
+    cover: Cover | RuledDefence | EvidenceRule | Threat | Size | int,
     rule: Rule | str | None,
 ) -> RuledDefence:
     """A whole defence as it is; a rule with the classifier's cells, its cover, or masks that suit it."""
@@ -240,7 +240,7 @@ def _ruled(
         return LocalDefence(cover, local_fields(classifier), local_name(cover))
     own = rule_of(rule)
     if not isinstance(cover, Cover):
-        cover = cover_for(classifier, checked_patch(cover), own if rule is None else rule)
+        cover = cover_for(classifier, checked_threat(cover), own if rule is None else rule)
     return MaskedDefence(cover, own, named(own, cover))
 
 

@@ -17,11 +17,12 @@ from certmask.classifier import Classifier, Colour, fill_colour
 from certmask.covers import Cover
 from certmask.covers.default import default_patch
 from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
-from certmask.defences import AnyDefence, LocalDefence, MaskedDefence
+from certmask.data.sticker import classes_of
+from certmask.defences import LocalDefence, MaskedDefence, RuledDefence, by_photo
 from certmask.deployed.local import local_fields, local_name, local_rule
 from certmask.deployed.tokens import cover_for
 from certmask.engine import Engine
-from certmask.errors import CertmaskError, ResultsError
+from certmask.errors import CertmaskError, DataError, ResultsError
 from certmask.evidence import EvidenceRule, LocalClassifier
 from certmask.evidence.registry import is_local
 from certmask.results.columns import COLUMNS, UNITS, figures
@@ -29,7 +30,7 @@ from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, check_begun, read_run
 from certmask.rules import Rule
 from certmask.rules.registry import REGISTER, option_name, rule_of
-from certmask.threat import Patch, Size, checked_patch
+from certmask.threat import Patch, PhotoPatch, Size, Threat, checked_patch, checked_threat, photo_patch
 from certmask.votes import Margin
 
 Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
@@ -59,8 +60,10 @@ def certify(
     model: Model,
     data: str | Path | Dataset | tuple[Tensor, Any] | Any,
     rules: Sequence[AnyRule] | AnyRule = RULES,
-    patch: Patch | Size | int | None = None,
+    patch: Threat | Size | int | None = None,
     *,
+    patch_in_photo: PhotoPatch | Size | int | str | None = None,
+    before_jpeg: bool = False,
     cover: Cover | None = None,
     out: str | Path | None = None,
     images: int | None = None,
@@ -78,7 +81,11 @@ def certify(
         ``[n, 3, height, width]`` in [0, 1] and labels (and names), or a torch Dataset of pairs
     rules: names that the command line knows, or rules; those on local evidence take a network with a small receptive
         field, and have none but ``undefended`` beside them
-    patch: what the attacker may put on a picture; None takes a seventh of the input along each side
+    patch: what the attacker may put on a picture, ``32``, or any threat: ``Patch(32, 32, count=2)``,
+        ``AnyRectangle(1024)``, ``UpTo(48)``; None takes a seventh of the input along each side
+    patch_in_photo: instead, what the attacker may put into the stored photo before it becomes the model's input: pixels
+        of the photo, or ``"5%"`` of its shorter side; each photo is certified against what that reaches in the input
+    before_jpeg: the patch in the photo was there before its file was compressed
     cover: the masks for all rules; None takes for each rule those that ``certmask certify`` takes
     out: the results file, which is continued if it is there; None takes one in a new temporary folder
     images: only so many, evenly spaced
@@ -99,12 +106,18 @@ def certify(
     if dataset is None:
         dataset = _photos(str(data), model, ready, framing)
     dataset = dataset.spread(images)
+    inside = _in_photo(patch_in_photo, before_jpeg, patch, cover)
+    against = [_against(ready, patch)] if inside is None else _classes(dataset, inside, ready.size)
     voting = {} if local else {name: r for name, r in wanted.items() if not isinstance(r, EvidenceRule)}
-    covers = [cover or _cover(ready, patch, rule) for rule in voting.values()]
-    engine = Engine(ready, covers, fill=fill_colour(fill))
+    covers = [[cover or _cover(ready, one, rule) for rule in voting.values()] for one in against]
+    engine = Engine(ready, [one for own in covers for one in own], fill=fill_colour(fill))
     path = Path(tempfile.mkdtemp(prefix="certmask-"), "certify.jsonl") if out is None else Path(out)
     lead = run_margin(engine, dataset, recorded(path)[0])[0] if margin == "auto" else _given(margin)
-    defences = _local(ready, wanted, patch, lead) if local else _masked(covers, voting, lead)
+    made = [
+        _local(ready, wanted, one, lead) if local else _masked(own, voting, lead)
+        for one, own in zip(against, covers, strict=True)
+    ]
+    defences = made[0] if inside is None else by_photo(inside, made)
     certify_run(engine, dataset, defences, path, votes=None if votes is None else Path(votes), progress=progress)
     return read_evaluation(path)
 
@@ -152,18 +165,37 @@ def _name(rule: AnyRule) -> str:
     return rule if isinstance(rule, str) else option_name(own.name)
 
 
-def _masked(covers: Sequence[Cover], wanted: dict[str, Rule | str], margin: Margin) -> list[AnyDefence]:
+def _in_photo(
+    patch_in_photo: PhotoPatch | Size | int | str | None, before_jpeg: bool, patch: Any, cover: Cover | None
+) -> PhotoPatch | None:
+    """The patch in the stored photo that was asked for; an error for what makes no sense beside it."""
+    if patch_in_photo is None:
+        if before_jpeg:
+            raise CertmaskError("expected before_jpeg beside patch_in_photo, got it alone")
+        return None
+    if patch is not None or cover is not None:
+        raise CertmaskError("expected a patch in the photo, or a patch or cover of the model's input, got both")
+    return photo_patch(patch_in_photo, before_jpeg)
+
+
+def _classes(dataset: Dataset, threat: PhotoPatch, image: Size) -> list[Patch]:
+    stickers = dataset.stickers(threat, image)
+    classes = classes_of(stickers)
+    if not classes:
+        raise DataError(f"expected a photo with a patch that leaves a part of the input alone, got {stickers[0]}")
+    return classes
+
+
+def _masked(covers: Sequence[Cover], wanted: dict[str, Rule | str], margin: Margin) -> list[RuledDefence]:
     made = zip(covers, wanted.items(), strict=True)
     return [MaskedDefence(cover, _rule(rule, margin), name) for cover, (name, rule) in made]
 
 
-def _local(
-    classifier: Classifier, wanted: dict[str, AnyRule], patch: Patch | Size | int | None, margin: Margin
-) -> list[AnyDefence]:
+def _local(classifier: Classifier, wanted: dict[str, AnyRule], threat: Threat, margin: Margin) -> list[RuledDefence]:
     """Rules on the local evidence of a classifier; those by name are against the patch, with the margin."""
-    against = _against(classifier, patch)
+    patch = checked_patch(threat)
     made = [
-        (name, rule if isinstance(rule, EvidenceRule) else local_rule(name, against, margin.evidence))
+        (name, rule if isinstance(rule, EvidenceRule) else local_rule(name, patch, margin.evidence))
         for name, rule in wanted.items()
     ]
     return [LocalDefence(rule, local_fields(classifier), name) for name, rule in made]
@@ -181,14 +213,14 @@ def _rule(rule: Rule | str, margin: Margin) -> Rule:
     return rule_of(rule, **sure)
 
 
-def _cover(classifier: Classifier, patch: Patch | Size | int | None, rule: Rule | str) -> Cover:
+def _cover(classifier: Classifier, patch: Threat, rule: Rule | str) -> Cover:
     bare = rule_of(rule).guarantee is Guarantee.NONE
-    return cover_for(classifier, _against(classifier, patch), REGISTER[0].option if bare else rule)
+    return cover_for(classifier, patch, REGISTER[0].option if bare else rule)
 
 
-def _against(classifier: Classifier, patch: Patch | Size | int | None) -> Patch:
-    """The patch that was named, else one that suits the model's input."""
-    return default_patch(classifier.size) if patch is None else checked_patch(patch)
+def _against(classifier: Classifier, patch: Threat | Size | int | None) -> Threat:
+    """The threat that was named, else a patch that suits the model's input."""
+    return default_patch(classifier.size) if patch is None else checked_threat(patch)
 
 
 def _classifier(model: Model, options: dict[str, Any], local: bool) -> Classifier:

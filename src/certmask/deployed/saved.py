@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from certmask.backends.devices import settings
 from certmask.classifier import Classifier, Colour, tensors_digest
-from certmask.covers import Cover, stacked_cover
+from certmask.covers import Cover, joined_cover, stacked_cover
+from certmask.covers.cover import against
 from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
 from certmask.defences.local import local_defence_from
 from certmask.engine import Engine
@@ -161,6 +162,7 @@ def _masks(cover: Cover) -> dict[str, Any]:
         "copies": cover.copies,
         "grids": cover.grids,
         "levels": [_masks(level) for level in cover.levels],
+        "parts": [_masks(part) for part in cover.parts],
     }
 
 
@@ -168,8 +170,12 @@ def _cover(said: dict[str, Any], about: dict[str, Any]) -> Cover:
     """The cover, checked anew, mask by mask."""
     if "levels" in said:
         return stacked_cover([_cover(*level) for level in zip(said["levels"], about["levels"], strict=True)])
+    if "parts" in said:
+        patches = [Patch(*size) for size in said["patches"]]
+        parts = [_cover(*part) for part in zip(said["parts"], about["parts"], strict=True)]
+        return joined_cover(against(said), patches, parts)
     image, mask, fold = (tuple(said[key]) for key in ("image", "mask", "fold"))
     masks = tuple(Mask(*numbers) for numbers in about["masks"])
     grids = tuple(tuple(grid) for grid in about["grids"])
-    told = (said["tiling"], image, Patch(*said["patch"]), mask, fold, masks, tuple(about["copies"]), grids)
+    told = (said["tiling"], image, against(said), mask, fold, masks, tuple(about["copies"]), grids)
     return Cover(*told, align=said.get("align", 1))

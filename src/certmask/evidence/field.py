@@ -143,7 +143,10 @@ def field_of_batch(network: nn.Module, pictures: Tensor) -> tuple[Field, Field]:
 
 
 def _traced(network: nn.Module, pictures: Tensor) -> torch.export.ExportedProgram:
-    """The network's operations on tensors, none of them in place, as they are for such pictures; none is computed."""
+    """The network's operations on tensors, none of them in place, as they are for such pictures; none is computed.
+
+    A trace of known operations alone has none in place; any other is taken apart, which takes longer.
+    """
     if any(module.training for module in network.modules()):
         raise ClassifierError("expected a network in eval mode, got one in training mode")
     try:
@@ -153,12 +156,14 @@ def _traced(network: nn.Module, pictures: Tensor) -> torch.export.ExportedProgra
             for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.dropout.default):
                 # in eval mode it gives the tensor it got, which may be written to under either name
                 node.replace_all_uses_with(node.args[0], lambda user: user.op != "output")
-            functional: torch.export.ExportedProgram = program.run_decompositions({})
+            operations = {_name(node) for node in program.graph.nodes if node.op == "call_function"}
+            if not operations <= _KNOWN:
+                program = program.run_decompositions({})
     except Exception as error:
         raise ClassifierError(
             f"expected layers whose reach is known, got a trace that fails: {first_line(error)}"
         ) from error
-    return functional
+    return program
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ class _UnknownReachError(Exception):
 
 def _after(node: fx.Node, maps: Mapping[fx.Node, _Map]) -> _Map:
     """The map that an operation gives; an error if it is not known how far it looks."""
-    name = "getitem" if node.target is operator.getitem else str(node.target).removeprefix("aten.")
+    name = _name(node)
     try:
         if name in _POINTWISE:
             return _pointwise(node, maps)
@@ -210,6 +215,11 @@ def _after(node: fx.Node, maps: Mapping[fx.Node, _Map]) -> _Map:
         *_, layer = [found[0] for found in node.meta.get("nn_module_stack", {}).values()] or [""]
         where = f" in {layer}" if layer else ""
         raise ClassifierError(f"expected layers whose reach is known, got {name}{where}") from None
+
+
+def _name(node: fx.Node) -> str:
+    """What an operation is called in the tables below."""
+    return "getitem" if node.target is operator.getitem else str(node.target).removeprefix("aten.")
 
 
 def _shape(node: fx.Node) -> tuple[int, ...]:
@@ -295,6 +305,13 @@ def _layer_norm(node: fx.Node, found: _Map) -> _Map:
     return _last_dimension(node, found)
 
 
+def _batch_norm(node: fx.Node, found: _Map) -> _Map:
+    """By what it learnt, not by the statistics of the batch."""
+    if node.args[5] is not False:
+        raise _UnknownReachError
+    return found
+
+
 def _over_channels(node: fx.Node, found: _Map) -> _Map:
     if _option(node, 1, 0) % 4 != found.channels:
         raise _UnknownReachError
@@ -352,6 +369,7 @@ _POINTWISE = frozenset(
 _LAYERS: Mapping[str, Callable[[fx.Node, _Map], _Map]] = {
     "_native_batch_norm_legit_no_training.default": _same,
     "avg_pool2d.default": _average_pooling,
+    "batch_norm.default": _batch_norm,
     "conv2d.default": _convolution,
     "conv2d.padding": _convolution,
     "getitem": _first_of,
@@ -364,3 +382,6 @@ _LAYERS: Mapping[str, Callable[[fx.Node, _Map], _Map]] = {
     "softmax.int": _over_channels,
 }
 """Operations on one map, beside constants, whose reach is known."""
+
+_KNOWN = _POINTWISE | _LAYERS.keys() | {"cat.default"}
+"""All of these give new tensors, and write to none."""

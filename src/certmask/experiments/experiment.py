@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from certmask.errors import CertmaskError
-from certmask.threat import Patch, Size
+from certmask.threat import AnyRectangle, Patch, Size, Threat, UpTo
 from certmask.zoo.networks import MASKS
 
 if TYPE_CHECKING:
@@ -22,6 +22,15 @@ PHOTO = (32, 32)
 
 LINES = {"published": "published rule", "patchcleanser": "PatchCleanser"}
 FAMILIES = {"mlp": "MLP", "mixer": "MLP", "vit": "ViT", "deit": "ViT", "resnet": "ResNet"}
+
+
+THREATS: dict[str, Callable[[Patch], Threat]] = {
+    "one patch": lambda patch: patch,
+    "two patches": lambda patch: replace(patch, count=2),
+    "any rectangle of its area": lambda patch: AnyRectangle(patch.height * patch.width),
+    "unknown size": lambda patch: UpTo(3 * max(patch.size) // 2),
+}
+"""What may be made of a patch, up to half as much again where its size is unknown."""
 
 
 def scaled(pixels: int, length: int) -> int:
@@ -76,7 +85,8 @@ class DeclaredDefence:
     method's name in the paper's table, ``series`` the line of a plot that the defence is a point of where it is not
     that of its rule. One that is ``tuned`` comes from a file that ``certmask tune`` wrote, where one is given.
     ``network`` is the kind of network that it is for: one that is shown all but what masks hide, one of ``bands``, or
-    one of ``cells``; those for bands or cells have no masks of their own choosing.
+    one of ``cells``; those for bands or cells have no masks of their own choosing. ``against`` is what is made of the
+    patch: two of them, a rectangle of its area, or one of unknown size.
     """
 
     name: str
@@ -92,6 +102,7 @@ class DeclaredDefence:
     align: int = 1
     tuned: bool = False
     network: str = MASKS
+    against: str = "one patch"
 
     def __post_init__(self) -> None:
         chosen = [self.mask is not None, self.per_axis is not None, bool(self.levels)].count(True)
@@ -99,6 +110,10 @@ class DeclaredDefence:
             raise CertmaskError(
                 f"expected one of mask, per_axis and levels in defence {self.name!r}, none without masks, got {chosen}"
             )
+
+    def threat(self, patch: Patch) -> Threat:
+        """What the defence is for, beside others that are for the patch."""
+        return THREATS[self.against](patch)
 
     @property
     def k(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from certmask.covers.cover import against
 from certmask.errors import ResultsError
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
 from certmask.experiments.meter import joules_per_pass, milliseconds_per_pass, read_stretches
@@ -109,12 +110,12 @@ def _check_cover(declared: DeclaredDefence, trial: FinishedTrial, measured: Figu
             raise ResultsError(f"expected {told}, got {measured.threat} in {trial.run.path}")
         return
     patch, cover = trial.patch.on(measured.image), trial.run.cover(declared.name) or {}
-    said = (tuple(cover.get("patch", ())), measured.mask, cover.get("tiling"), cover.get("fold"))
+    said = (against(cover) if cover else None, measured.mask, cover.get("tiling"), cover.get("fold"))
     mask = measured.mask if declared.tuned else mask_size(declared, patch, measured.image)
-    expected = (patch.size, mask, declared.tiling, list(declared.fold))
+    expected = (declared.threat(patch), mask, declared.tiling, list(declared.fold))
     if said != expected:
         raise ResultsError(
-            f"expected {declared.name!r} with patch, mask, tiling and fold {expected}, got {said} in {trial.run.path}"
+            f"expected {declared.name!r} with threat, mask, tiling and fold {expected}, got {said} in {trial.run.path}"
         )
 
 

@@ -40,9 +40,10 @@ def own(key: str, heading: str, group: str = "") -> Column[Entry]:
 
 def patch_text(entry: Entry) -> str | None:
     """The patch as the experiment calls it, and its side on this model's input."""
-    label, (height, width) = entry.trial.patch.label, entry.measured.threat.boxes_on(entry.measured.image)[0]
-    size = f"{height}×{width} px"
-    return None if label == "none" else size if label == f"{height} px" else f"{label} ({size})"
+    label, threat = entry.trial.patch.label, entry.measured.threat
+    size = f"{threat.label} px" if isinstance(threat, Patch) else threat.label
+    known = isinstance(threat, Patch) and label == f"{threat.height} px"
+    return None if label == "none" else size if known else f"{label} ({size})"
 
 
 def reported_text(reported: Reported | None, what: str) -> str | None:

@@ -37,7 +37,7 @@ def mask_size(declared: DeclaredDefence, patch: Patch, image: Size) -> Size:
     Not of a defence without masks of its own choosing.
     """
     if declared.levels:
-        return zoom_cover(image, patch, declared.levels).mask
+        return zoom_cover(image, declared.threat(patch), declared.levels).mask
     if declared.per_axis is not None:
         return smallest_mask(image, patch, (declared.per_axis, declared.per_axis), _grid(declared, image))
     assert declared.mask is not None
@@ -51,7 +51,7 @@ def built_cover(declared: DeclaredDefence, labelled: LabelledPatch, image: Size,
     if declared.network == BANDS:
         return _bands(image, patch, band)
     if declared.levels:
-        return zoom_cover(image, patch, declared.levels)
+        return zoom_cover(image, declared.threat(patch), declared.levels)
     if declared.align > 1:
         return patchcleanser_cover(image, patch, declared.per_axis, align=_grid(declared, image))
     return _cover(declared.tiling, image, patch, mask_size(declared, patch, image), declared.fold)

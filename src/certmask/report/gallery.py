@@ -139,17 +139,16 @@ def picked(run: Run, count: int) -> list[tuple[Row, str, str]]:
 
 def photo_exhibition(run: Run, album: Album, count: int) -> Exhibition:
     """Photos of a run, what every defence said and, where one did not certify, why."""
-    covers = {defence: _cover(run.cover(defence)) for defence in showpieces(run)}
     cards = []
     picks = picked(run, count)
     for row, defence, _ in picks:
         photo, outcome = seen_photo(run, row, album), row["defences"][defence]
         proved, about = bool(outcome.get("certified")), shortfall(run, row, defence, album.class_name)
         if outcome.get("weakest"):
-            photo = _with_weakest(photo, outcome["weakest"], _box(run, defence), proved)
-            about = weak_point(outcome["weakest"], proved, level_masks(run.cover(defence))) if proved else about
+            photo = _with_weakest(photo, outcome["weakest"], _box(run, defence, row), proved)
+            about = weak_point(outcome["weakest"], proved, level_masks(run.cover(defence, row))) if proved else about
         elif proved:
-            photo, about = _with_patch(photo, covers[defence], row["image"])
+            photo, about = _with_patch(photo, _cover(run.cover(defence, row)), row["image"])
         said = {s: verdict(run.guarantee(s), row["defences"][s], row["label"], album) for s in run.defences}
         tone, words = said[defence]
         cards.append(_card(album.title(row), {"": photo}, (tone, f"{defence}: {words}"), about, said))
@@ -175,9 +174,9 @@ def _with_weakest(photo: Image.Image, weakest: Row, patch: Size, proved: bool) -
     return with_frames(photo, frames, BLUE if proved else RED)
 
 
-def _box(run: Run, defence: str) -> Size:
-    """The size of the patch, or of the first of many shapes."""
-    return run.threat(defence).boxes_on(run.image(defence))[0]
+def _box(run: Run, defence: str, row: Row) -> Size:
+    """The size of the patch that a photo meets, or of the first of many shapes."""
+    return run.met(defence, row).boxes_on(run.image(defence))[0]
 
 
 def _with_patch(photo: Image.Image, cover: Cover | None, name: str) -> tuple[Image.Image, str]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from certmask.report.gallery import Album, Exhibition, exhibitions
 from certmask.report.glossary import TERMS
 from certmask.report.markup import CSS, Markup, data_uri, joined, tag
-from certmask.report.plots import dissent_figure, price_caption, price_figure, share_figure, svg_plot
+from certmask.report.plots import dissent_figure, price_caption, price_figure, share_figure, size_figure, svg_plot
 from certmask.report.report import FIGURES_NOTE, Chapter, Report
 from certmask.report.tables import Table, full_table, html_table
 from certmask.report.words import LIMITS, setting
@@ -23,6 +23,7 @@ MANY = 15
 """Longer tables are folded."""
 
 BARS = "Certified shares by guarantee. Recovery and detection are different promises: their bars do not compare."
+SIZES = "The share that is certified for a patch of each size, or a larger one; bands: 95 % intervals."
 DISSENT = (
     "How many single masks voted against the answer, image by image. Where proved images have dissenters, a jury "
     "forgave them."
@@ -97,11 +98,13 @@ def _shown(exhibition: Exhibition) -> list[Markup]:
 def _chapter(chapter: Chapter[Figures]) -> list[Markup]:
     """Table, cautions and plots of one run."""
     tested = [line for line in chapter.lines if line.certified]
+    sized = [line for line in tested if line.sizes]
     masked = [line for line in tested if line.guarantee.proved and line.masks]
     return [
         *map(html_table, chapter.tables),
         *(tag("p", line, class_="caution") for line in chapter.cautions),
         *([_picture(BARS, share_figure, tested)] if tested else []),
+        *([_picture(SIZES, size_figure, sized)] if sized else []),
         *([_picture(DISSENT, dissent_figure, chapter.run, masked)] if masked else []),
     ]
 

@@ -63,8 +63,10 @@ def svg_plot(draw: Callable[..., Figure], *shown: Any) -> bytes:
         figure = draw(*shown)
         FigureCanvasSVG(figure)
         figure.set_dpi(SVG_DPI)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        layout = figure.get_layout_engine()
+        if layout is not None:
+            layout.execute(figure)
+            figure.set_layout_engine(None)
         for axes in figure.axes:
             left, bottom, width, height = (round(edge, 9) for edge in axes.get_position().bounds)
             axes.set_position((left, bottom, width, height))
@@ -116,6 +118,27 @@ def _bar_panel(axes: Axes, kind: Guarantee, group: Sequence[Figures]) -> None:
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.4, borderaxespad=0.2)
 
 
+def size_figure(lines: Sequence[Figures]) -> Figure:
+    """Certified share against the size of a patch that the defences are not told, each guarantee in a panel."""
+    groups = {kind: [line for line in lines if line.guarantee is kind] for kind in TITLE}
+    groups = {kind: group for kind, group in groups.items() if group}
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(groups), squeeze=False)
+    for axes, (kind, group) in zip(panels[0], groups.items(), strict=True):
+        for number, line in enumerate(group):
+            sides = [size.side for size in line.sizes]
+            shares = [100 * size.certified.value for size in line.sizes]
+            bounds = [[100 * bound for bound in size.certified.interval] for size in line.sizes]
+            colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
+            axes.plot(sides, shares, color=colour, marker=marker, ms=MARK, mec="white", label=plot_text(line.defence))
+            axes.fill_between(sides, *zip(*bounds, strict=True), color=colour, alpha=0.15, lw=0)
+        axes.set(xlabel="side of the patch (pixels), not told", title=TITLE[kind], ylim=(0, 100))
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)
+    panels[0, 0].set_ylabel("% of images")
+    return figure
+
+
 def price_figure(lines: Sequence[Figures], names: Sequence[str]) -> Figure:
     """Certified share against passes, to prove and to answer; lines join what nothing else beats in both."""
     columns = max(1, 110 // (8 + max(map(len, names))))
@@ -160,7 +183,7 @@ def _price_marks(
 def price_caption(lines: Sequence[Figures]) -> str:
     """What is shown, and what dashed lines and hollow marks mean where there are any."""
     line, panels = lines[0], _price_panels(lines)
-    where = f"{line.model} on {line.data}, {line.threat.label} patch"
+    where = f"{line.model} on {line.data}, {str(line.threat).removeprefix('any ')}"
     words = [f"The price of a proof ({TITLE[line.guarantee]}): {where}.", "Vertical: 95 % intervals."]
     if any(line.levels > 1 for line in lines):
         words.append("Stars: covers of several levels, where small masks are asked only if large ones leave doubt.")

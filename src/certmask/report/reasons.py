@@ -19,7 +19,9 @@ def shortfall(run: Run, row: Row, defence: str, class_name: Callable[[int], str]
     outcome = row["defences"][defence]
     right = outcome["label"] == row["label"]
     reasons = [] if right else [f"answers {class_name(outcome['label'])} without any patch"]
-    cover = run.cover(defence)
+    if "photo" in row and row["photo"].get("threat", row) is None:
+        return "; ".join([*reasons, "in this photo the patch reaches too much of the input"])
+    cover = run.cover(defence, row)
     if outcome.get("weakest"):
         reasons.append(weak_point(outcome["weakest"], False, level_masks(cover)))
     elif cover:

@@ -33,12 +33,15 @@ ATTACKS_NOTE = (
     "That no attempt succeeds proves nothing by itself; the proofs do."
 )
 
+SIZES_TITLE = "Certified for patches of each size, which the defence is not told"
+SIZES_NOTE = "Each image counts up to the largest size for which it is certified: one defence, one run."
+
 
 @dataclass(frozen=True)
 class Chapter(Generic[T]):
     """One results file: its figures in tables for a page and for a terminal, what they say, what to beware of.
 
-    ``bases`` is a table of what answers rest on, where that is on record.
+    ``more`` has tables of what answers rest on, and of certified sizes, where that is on record.
     """
 
     run: Run
@@ -48,12 +51,12 @@ class Chapter(Generic[T]):
     brief: Table
     sentences: list[str]
     cautions: list[str]
-    bases: Table | None = None
+    more: Sequence[Table] = ()
 
     @property
     def tables(self) -> list[Table]:
         """All that a page shows."""
-        return [self.table, *([self.bases] if self.bases else [])]
+        return [self.table, *self.more]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -73,14 +76,19 @@ def certified_chapter(run: Run) -> Chapter[Figures]:
     title = f"{run.path.name}: {done}, {model['name']} {model['precision']}; {columns.UNITS}"
     table = full_table(caption(run, lines), shown, lines, [FIGURES_NOTE])
     brief = brief_table(title, shown, lines)
-    return Chapter(run, lines, shown, table, brief, proved(lines), cautions(run), _bases_table(lines))
+    return Chapter(run, lines, shown, table, brief, proved(lines), cautions(run), _more_tables(lines))
 
 
-def _bases_table(lines: Sequence[Figures]) -> Table | None:
-    """What answers rest on, for the defences that recorded it."""
+def _more_tables(lines: Sequence[Figures]) -> list[Table]:
+    """The sizes that are certified, and what answers rest on, for the defences that recorded it."""
+    found, sizes = list[Table](), [size for line in lines for size in line.sizes]
+    if sizes:
+        found.append(full_table(SIZES_TITLE, columns.SIZE_COLUMNS, sizes, [SIZES_NOTE]))
     known = [line for line in lines if line.bases]
-    shown = [*(column for column in columns.COLUMNS if column.key == "defence"), *columns.BASIS_COLUMNS]
-    return full_table("What answers rest on", shown, known, [BASES_NOTE]) if known else None
+    if known:
+        shown = [*(column for column in columns.COLUMNS if column.key == "defence"), *columns.BASIS_COLUMNS]
+        found.append(full_table("What answers rest on", shown, known, [BASES_NOTE]))
+    return found
 
 
 def attacked_chapter(run: Run) -> Chapter[AttackFigures]:

@@ -59,16 +59,21 @@ def full_table(
     title: str, columns: Sequence[Column[T]], items: Sequence[T], notes: Sequence[str] = (), also: Collection[str] = ()
 ) -> Table:
     """One row per item, as a page shows it; ``also`` names columns that are mostly left out."""
-    shown = [column for column in columns if column.heading or column.key in also]
+    shown = _known([column for column in columns if column.heading or column.key in also], items)
     headings = [Heading(column.heading or column.key, column.group, column.kind.words) for column in shown]
     return Table(title, headings, [[Cell(*column.long(item)) for column in shown] for item in items], notes)
 
 
 def brief_table(title: str, columns: Sequence[Column[T]], items: Sequence[T]) -> Table:
     """One row per item, as a terminal shows it."""
-    shown = [column for column in columns if column.brief]
+    shown = _known([column for column in columns if column.brief], items)
     headings = [Heading(column.brief, words=column.kind.words) for column in shown]
     return Table(title, headings, [[Cell(column.short(item)) for column in shown] for item in items])
+
+
+def _known(columns: Sequence[Column[T]], items: Sequence[T]) -> list[Column[T]]:
+    """The columns, without the optional ones that no item has a figure for."""
+    return [one for one in columns if not one.optional or any(one.value(item) is not None for item in items)]
 
 
 @dataclass(frozen=True)

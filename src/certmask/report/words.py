@@ -11,11 +11,12 @@ from certmask.results.columns import AttackFigures, Figures
 from certmask.results.kinds import percent
 from certmask.results.run import Run
 from certmask.results.statistics import Share
-from certmask.threat import Patch
+from certmask.threat import Patch, PhotoPatch
 
 LIMITS = (
-    "Nothing here speaks of two patches, of a larger patch or another shape, of a patch on the photo before it was "
-    "resized, or of another function: other weights, precision, batch shape, fill colour, masks or preprocessing."
+    "Nothing here speaks of another threat: more patches, a larger one or another shape than stated, a patch on the "
+    "photo before it was resized unless that is the threat; or of another function: other weights, precision, batch "
+    "shape, fill colour, masks or preprocessing."
 )
 
 
@@ -26,8 +27,14 @@ def setting(run: Run, lines: Sequence[Figures]) -> str:
     place = f", {model['device']}" if model.get("device") else ""
     return (
         f"{model['name']} ({model['precision']}{place}), {done} of {data['name']}. "
-        f"Threat: {_threats(lines)}, with any content, anywhere on the model's input."
+        f"Threat: {_threats(lines)}, with any content, anywhere {_whereon(lines)}."
     )
+
+
+def _whereon(lines: Sequence[Figures]) -> str:
+    if not any(isinstance(line.threat, PhotoPatch) for line in lines):
+        return "on the model's input"
+    return "in its file; each certificate is against what that reaches in the model's input"
 
 
 def caption(run: Run, lines: Sequence[Figures]) -> str:
@@ -42,9 +49,11 @@ def _images(run: Run) -> str:
 def _threats(lines: Sequence[Figures]) -> str:
     found = []
     for threat, image in dict.fromkeys((line.threat, line.image) for line in lines):
-        if threat == Patch(*threat.boxes_on(image)[0]):
-            share = 100 * prod(threat.boxes_on(image)[0]) / prod(image)
+        if isinstance(threat, Patch) and threat.count == 1:
+            share = 100 * prod(threat.size) / prod(image)
             found.append(f"one {threat.label} patch ({share:.1f} % of {image[0]}×{image[1]})")
+        elif isinstance(threat, PhotoPatch):
+            found.append(str(threat).replace("any", "one", 1))
         else:
             found.append(threat.on(image))
     return "; ".join(found)
@@ -98,13 +107,18 @@ def cautions(run: Run) -> list[str]:
     missing = run.data["images"] - len(run.rows)
     if missing > 0:
         found.append(f"The run is not finished: {missing:,} images are still to come.")
-    masked = [name for name in run.defences if run.cover(name) and run.guarantee(name).proved]
+    covered = [name for name in run.defences if run.cover(name) or any("cover" in one for one in run.classes(name))]
+    masked = [name for name in covered if run.guarantee(name).proved]
     if masked:
         found.append(_margin(min(float(run.defences[name]["rule"].get("margin", 0.0)) for name in masked)))
     batch = run.model.get("batch")
     others = Counter(row["batch"] for row in run.rows if row.get("batch", batch) != batch)
     found += [f"{count:,} images ran with batch {size}, not {batch}: their certificates are for that function."
               for size, count in sorted(others.items(), key=str)]  # fmt: skip
+    unmet = sum("photo" in row and row["photo"].get("threat", row) is None for row in run.rows)
+    if unmet:
+        photos = "1 photo" if unmet == 1 else f"{unmet:,} photos"
+        found.append(f"In {photos} the patch reaches too much of the input: nothing could be proved there.")
     return found
 
 

@@ -15,12 +15,26 @@ from certmask.covers.cover import cover_text
 from certmask.errors import ResultsError
 from certmask.results.clusters import is_certified, is_right
 from certmask.results.file import Row
-from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, SHARE, WORDS, Kind
+from certmask.results.kinds import AMOUNT, CHANCE, COUNT, EXTENT, NOTHING, PERCENT, SHARE, WORDS, Kind
 from certmask.results.run import Run
 from certmask.results.statistics import Contest, Share
 from certmask.threat import Patch, Size, Threat
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SizeFigures:
+    """The images that a defence which is not told the size of a patch certifies for this size, or a larger one."""
+
+    defence: str
+    guarantee: Guarantee
+    side: int
+    certified: Share
+
+    def certified_as(self, guarantee: Guarantee) -> Share | None:
+        """The share if it is of this kind."""
+        return self.certified if self.guarantee is guarantee else None
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,8 @@ class Figures:
     None stands where there is no such figure: a rule that promises nothing certifies nothing and needs no masks, and
     another defence may have none. ``certified_quiet`` are images that a rule of detection certifies and answers rightly
     without an alert. Times are estimates: passes, times the run's mean time of one pass. ``bases`` has the share of
-    answers that rest on each basis, for rules that recorded it.
+    answers that rest on each basis, for rules that recorded it. ``photo_share`` is the side of the largest square patch
+    in the stored photo that the certificate covers, in percent of its shorter side: the median over certified images.
     """
 
     run: str
@@ -55,6 +70,8 @@ class Figures:
     pass_milliseconds: float | None
     levels: int
     bases: Mapping[str, Share]
+    sizes: Sequence[SizeFigures] = ()
+    photo_share: float | None = None
 
     @property
     def images(self) -> int:
@@ -62,7 +79,7 @@ class Figures:
 
     @property
     def patch(self) -> Size | None:
-        """The size of a patch, if it has one."""
+        """The size of a patch in the input, if it has one."""
         return self.threat.size if isinstance(self.threat, Patch) else None
 
     def certified_as(self, guarantee: Guarantee) -> Share | None:
@@ -108,7 +125,15 @@ def _figures(run: Run, defence: str) -> Figures:
         pass_milliseconds=run.pass_milliseconds,
         levels=len(cover.get("levels", ())) if cover else 0,
         bases=_bases(found),
+        sizes=_sizes(run, defence) if proves else (),
+        photo_share=_photo_share(run, defence) if guarantee.proved else None,
     )
+
+
+def _photo_share(run: Run, defence: str) -> float | None:
+    """The median of what certificates cover in the stored photo; None where that is not on record."""
+    photos = [row["photo"] for row in run.rows if "photo" in row and is_certified(row, defence)]
+    return median(100 * photo["side"] / min(photo["size"]) for photo in photos) if photos else None
 
 
 def _certified_quiet(run: Run, defence: str) -> Share | None:
@@ -116,6 +141,15 @@ def _certified_quiet(run: Run, defence: str) -> Share | None:
     if run.guarantee(defence) is not Guarantee.DETECTION:
         return None
     return Share(sum(is_certified(row, defence) and is_right(row, defence) for row in run.rows), len(run.rows))
+
+
+def _sizes(run: Run, defence: str) -> list[SizeFigures]:
+    """One entry for every size that a patch may have, from small to large; none where the size is known."""
+    sides = [row["defences"][defence].get("side", 0) for row in run.rows]
+    return [
+        SizeFigures(defence, run.guarantee(defence), own, Share(sum(side >= own for side in sides), len(sides)))
+        for own in (patch.height for patch in run.threat(defence).steps)
+    ]
 
 
 def _bases(found: Sequence[Row]) -> dict[str, Share]:
@@ -183,7 +217,8 @@ class Column(Generic[T]):
     """One figure: its key in CSV and JSON, its kind, its value, and its headings.
 
     ``heading`` (under ``group``) is for pages and papers, ``brief`` for a terminal, with line breaks; without one, the
-    column is not shown there. ``note`` qualifies the figure on a page.
+    column is not shown there. ``note`` qualifies the figure on a page. An ``optional`` column is shown where there is
+    such a figure.
     """
 
     key: str
@@ -193,6 +228,7 @@ class Column(Generic[T]):
     group: str = ""
     brief: str = ""
     note: Callable[[T], str] = lambda _: ""
+    optional: bool = False
 
     def short(self, item: T) -> str:
         """As a terminal prints it."""
@@ -231,6 +267,16 @@ BASIS_COLUMNS: list[Column[Figures]] = [
 ]
 """What the answers of a defence rest on; in a table of their own where they are shown."""
 
+SIZE_COLUMNS: list[Column[SizeFigures]] = [
+    Column("defence", WORDS, lambda s: s.defence, "defence", "", "defence"),
+    Column("side", COUNT, lambda s: s.side, "patch side", "", "patch\nside"),
+    Column("certified_recovery", SHARE, lambda s: s.certified_as(Guarantee.RECOVERY), "certified recovery",
+           "share of images, %", "certified\nrecovery"),
+    Column("certified_detection", SHARE, lambda s: s.certified_as(Guarantee.DETECTION), "certified detection",
+           "share of images, %", "certified\ndetection"),
+]  # fmt: skip
+"""A patch whose size the defence is not told: the share that is certified for each size, from one run."""
+
 SHARES, PASSES, TIMES = "share of images, %", "passes per image", "ms per image, estimated"
 COLUMNS: list[Column[Figures]] = [
     Column("run", WORDS, lambda f: f.run),
@@ -252,6 +298,8 @@ COLUMNS: list[Column[Figures]] = [
     Column("false_alerts", SHARE, lambda f: f.false_alerts, "false alerts", SHARES, "false\nalerts"),
     Column("published_test", SHARE, lambda f: f.certified_as(Guarantee.PUBLISHED), "published test", SHARES,
            "published\ntest"),
+    Column("certified_side_in_photo", PERCENT, lambda f: f.photo_share, "patch in the photo, % of its side",
+           optional=True),
     Column("masks", COUNT, lambda f: f.masks, "masks"),
     Column("passes_to_answer", AMOUNT, lambda f: f.answer_passes, "to answer", PASSES, "passes,\nanswer"),
     Column("passes_to_prove", AMOUNT, lambda f: f.proof_passes, brief="passes,\nproof"),

@@ -80,6 +80,13 @@ class _Extent(_Count):
         return {f"{key}_height": height, f"{key}_width": width}
 
 
+class _Percent(_Count):
+    """A number in percent that is no share of images."""
+
+    def short(self, value: Any) -> str:
+        return f"{value:.1f}"
+
+
 class _Chance(_Count):
     def short(self, value: Any) -> str:
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
@@ -90,4 +97,6 @@ def percent(share: float | None) -> str:
     return NOTHING if share is None else f"{100 * share:.1f}"
 
 
-WORDS, COUNT, SHARE, AMOUNT, EXTENT, CHANCE = Kind(), _Count(), _Part(), _Amount(), _Extent(), _Chance()
+WORDS, COUNT, SHARE, AMOUNT, EXTENT, CHANCE, PERCENT = (
+    Kind(), _Count(), _Part(), _Amount(), _Extent(), _Chance(), _Percent()
+)  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee
 from certmask.errors import GeometryError, ResultsError, any_of
 from certmask.results.file import Row, read_results
-from certmask.threat import Size, Threat, threat_from
+from certmask.threat import Patch, PhotoPatch, Size, Threat, threat_from
 
 Shape = Mapping[str, type]
 
@@ -25,6 +25,10 @@ COVER: Shape = {"tiling": str, "image": list, "mask": list, "fold": list, "masks
 DEFENCE: Shape = {"threat": dict, "image": list}
 IMAGE: Shape = {"image": str, "label": int, "passes": int, "seconds": float, "defences": dict}
 OUTCOME: Shape = {"alert": bool, "passes": int, "certificate_passes": int}
+CLASS: Shape = {"threat": dict}
+PHOTO: Shape = {"size": list, "side": int}
+IN_PHOTO: Shape = {"size": list, "patch": list, "reach": list, "side": int}
+PATCHED: Shape = {"corner": list, "patch": list, "threat": list}
 WEAKEST: Shape = {"places": list, "level": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
 PATCH: Shape = {"corner": list, "size": list}
@@ -76,6 +80,10 @@ class Run:
     def threat(self, defence: str) -> Threat:
         return threat_from(self.header["defences"][defence]["threat"])
 
+    def met(self, defence: str, row: Row) -> Threat:
+        """What a row's certificate speaks of: the patch in the input that one in its photo becomes, if any does."""
+        return threat_from((self._class(defence, row) or self.header["defences"][defence])["threat"])
+
     def image(self, defence: str) -> Size:
         """Height and width of the input on which the threat is held off."""
         height, width = self.header["defences"][defence]["image"]
@@ -88,14 +96,23 @@ class Run:
         """
         told, defence = attempt.get("patches"), attempt["defence"]
         if told is None and attempt.get("corner"):
-            size = self.threat(defence).boxes_on(self.image(defence))[0]
+            size = self.met(defence, attempt).boxes_on(self.image(defence))[0]
             told = [{"corner": attempt["corner"], "size": size}]
         return [((p["corner"][0], p["corner"][1]), (p["size"][0], p["size"][1])) for p in told or ()]
 
-    def cover(self, defence: str) -> Row | None:
-        """How the defence's cover is described; None where it has no masks."""
-        cover: Row | None = self.header["defences"][defence].get("cover")
+    def cover(self, defence: str, row: Row | None = None) -> Row | None:
+        """How the defence's cover is described, or that for a row; None where it has no masks, or not one for all."""
+        own = (row and self._class(defence, row)) or self.header["defences"][defence]
+        cover: Row | None = own.get("cover")
         return cover
+
+    def classes(self, defence: str) -> list[Row]:
+        """Threats and covers for what a patch in the photo reaches; none where the threat is one in the input."""
+        return list(self.header["defences"][defence].get("classes", []))
+
+    def _class(self, defence: str, row: Row) -> Row | None:
+        met = [one for one in self.classes(defence) if class_size(one) == row["photo"]["threat"]]
+        return met[0] if met else None
 
 
 def read_run(path: Path) -> Run:
@@ -196,17 +213,41 @@ def _check_defence(defence: Any, where: str) -> None:
     if defence["rule"]["guarantee"] not in [g.value for g in Guarantee]:
         raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} for {where}")
     if defence.get("cover") is not None:
-        _check(defence["cover"], COVER, f"the cover of {where}")
-        families = isinstance(defence["cover"].get("threat"), dict)
-        against: Shape = {"patches": list} if families else {"patch": list}
-        _check(defence["cover"], against, f"the cover of {where}")
-        _check_sizes(defence["cover"], ("image", *([] if families else ["patch"]), "mask", "fold"), where)
+        cover = defence["cover"]
+        _check(cover, COVER if "threat" in cover else {**COVER, "patch": list}, f"the cover of {where}")
+        _check_sizes(cover, [key for key in ("image", "patch", "mask", "fold") if key in cover], where)
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
+    threat = _checked_threat(defence, where)
+    if isinstance(threat, PhotoPatch) != bool(defence.get("classes")):
+        raise ResultsError(f"expected classes for a patch in the photo, and for nothing else, got {threat} for {where}")
+    for one in defence.get("classes", ()):
+        _check_class(one, f"a class of {where}")
+
+
+def _check_class(one: Any, where: str) -> None:
+    """What the patch in some photos is in the input, with masks that are made for it, where there are any."""
+    _check(one, CLASS, where)
+    threat = _checked_threat(one, where)
+    if not isinstance(threat, Patch):
+        raise ResultsError(f"expected a patch in the input for {where}, got {threat}")
+    if "cover" in one:
+        _check(one["cover"], COVER, f"the cover of {where}")
+        _check_sizes(one["cover"], ("image", "patch", "mask", "fold"), where)
+        if one["cover"]["patch"] != list(threat.size):
+            raise ResultsError(f"expected masks against {threat} for {where}, got some for {one['cover']['patch']}")
+
+
+def _checked_threat(described: Row, where: str) -> Threat:
     try:
-        threat_from(defence["threat"])
+        return threat_from(described["threat"])
     except (GeometryError, TypeError) as error:
         raise ResultsError(f"{error} for {where}") from None
+
+
+def class_size(one: Row) -> list[int]:
+    """Height and width of the patch in the input that a class is about."""
+    return [one["threat"]["height"], one["threat"]["width"]]
 
 
 def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
@@ -218,6 +259,7 @@ def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
 def _check_image(row: Row, defences: Row, where: str) -> None:
     _check(row, IMAGE, where)
     _check(row["defences"], dict.fromkeys(defences, dict), where)
+    _check_photo(row, defences, where)
     for name, defence in defences.items():
         outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
         _check(outcome, OUTCOME, f"{name!r} in {where}")
@@ -226,7 +268,8 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
-        _check_basis(outcome, f"{name!r} in {where}", 2 * threat_from(defence["threat"]).count)
+        _check_basis(outcome, f"{name!r} in {where}")
+        _check_side(outcome, defence, f"{name!r} in {where}")
         # No patch at all is one of the attacks that a certificate speaks of.
         answer = Decision(outcome["label"], outcome["alert"])
         alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
@@ -237,8 +280,31 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             )
 
 
-def _check_basis(outcome: Row, where: str, most: int) -> None:
-    """What an answer rests on and where its proof is weakest, at most so many places; earlier files do not say."""
+def _check_photo(row: Row, defences: Row, where: str) -> None:
+    """The stored photo, which earlier files do not name; where a patch in it is the threat, which class that makes it.
+
+    Every defence has that class, and it holds what is reached; a photo without one is not certified.
+    """
+    classes = [[class_size(one) for one in defence["classes"]] for defence in defences.values() if "classes" in defence]
+    if "photo" not in row and not classes:
+        return
+    _check(row, {"photo": dict}, where)
+    photo = row["photo"]
+    _check(photo, IN_PHOTO if classes else PHOTO, f"the photo in {where}")
+    _check_sizes(photo, ("size", "patch", "reach") if classes else ("size",), where)
+    if not classes:
+        return
+    threat = photo.get("threat")
+    if threat is None and not any(row["defences"][name].get("certified") for name in defences):
+        return
+    if not all(threat in known for known in classes):
+        raise ResultsError(f"expected a class of the header as the threat in {where}, got {threat}")
+    if any(least > most for least, most in zip(photo["reach"], threat, strict=True)):
+        raise ResultsError(f"expected a class that holds what is reached in {where}, got {threat} for {photo['reach']}")
+
+
+def _check_basis(outcome: Row, where: str) -> None:
+    """What an answer rests on and where its proof is weakest, which earlier files do not say."""
     basis, weakest = outcome.get("basis", ""), outcome.get("weakest")
     if basis not in ("", *BASES):
         raise ResultsError(f"expected basis to be {any_of(list(BASES))} for {where}, got {basis!r}")
@@ -248,10 +314,20 @@ def _check_basis(outcome: Row, where: str, most: int) -> None:
         _check(weakest, WEAKEST, f"the weakest place of {where}")
         places, lead = weakest["places"], weakest.get("lead")
         boxes = all(isinstance(box, list) and len(box) == 4 and all(_fits(e, int) for e in box) for box in places)
-        boxes = boxes and 1 <= len(places) <= most
-        if not boxes or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
-            told = "one or two" if most == 2 else f"one to {most}"
-            raise ResultsError(f"expected {told} boxes and a lead as the weakest place of {where}, got {weakest!r}")
+        sizes = weakest.get("sizes", places)
+        known = boxes and places and isinstance(sizes, list) and len(sizes) == len(places)
+        if not known or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
+            raise ResultsError(f"expected boxes and a lead as the weakest place of {where}, got {weakest!r}")
+
+
+def _check_side(outcome: Row, defence: Row, where: str) -> None:
+    """A patch of unknown size: certified for one of the sizes, or for none; for the largest, for all."""
+    steps = threat_from(defence["threat"]).steps
+    if not steps or "certified" not in outcome or outcome["certified"] is None:
+        return
+    sides = [0, *(patch.height for patch in steps)]
+    if outcome.get("side") not in sides or outcome["certified"] != (outcome["side"] == sides[-1]):
+        raise ResultsError(f"expected a certified side among {sides} for {where}, got {outcome.get('side')!r}")
 
 
 def _check_answer(fields: Row, key: str, where: str) -> None:
@@ -265,6 +341,12 @@ def _check_attempt(row: Row, defences: Row, where: str) -> None:
     _check_answer(row, "answer", where)
     if row["defence"] not in defences:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
+    classes = [class_size(one) for one in defences[row["defence"]].get("classes", ())]
+    if classes:
+        _check(row, {"photo": dict}, where)
+        _check(row["photo"], PATCHED, f"the photo in {where}")
+        if row["photo"]["threat"] not in classes:
+            raise ResultsError(f"expected a class of the header as the threat in {where}, got {row['photo']['threat']}")
     for patch in _listed(row, "patches", where):
         _check(patch, PATCH, f"a patch of {where}")
         _check_sizes(patch, ("size",), where)

@@ -78,7 +78,9 @@ class JuryRule(Rule):
         """Which votes judge which places; found once for each ballot."""
         key, ballot = (self.pairs, self.pooled), votes.ballot
         if key not in ballot.levels:
-            ballot.levels[key] = Levels(ballot, jury_levels(ballot.cover, self.pairs), ballot.cover.boxes, self.pooled)
+            cover = ballot.cover
+            judging = jury_levels(cover, self.pairs)
+            ballot.levels[key] = Levels(ballot, judging, cover.boxes, cover.place_patches, self.pooled)
         found: Levels = votes.ballot.levels[key]
         return found
 

@@ -36,20 +36,22 @@ class Level(NamedTuple):
 class Levels:
     """Hypotheses, each a set of places hidden by every vote that judges it, and so for each pair of hypotheses.
 
-    ``boxes [places, 4]`` say where places are. A hypothesis is where all patches are: a place if there is one patch,
-    as many different ones if there are several; fewer would be part of one of these. Two hypotheses are judged by votes
-    that hide the union of their places, and by nothing else: those with the same union share their verdict.
+    ``boxes [places, 4]`` say where places are, ``patches [places]`` of which of the cover's patches. A hypothesis is
+    where all patches are: a place if there is one patch, as many different ones if there are several; fewer would be
+    part of one of these. Two hypotheses are judged by votes that hide the union of their places, and by nothing else:
+    those with the same union share their verdict.
     Where finer votes are ``pooled`` with the coarser ones, a pool has the votes of all levels down to its own.
     """
 
-    def __init__(self, ballot: Ballot, levels: Sequence[Level], boxes: IntArray, pooled: bool = False) -> None:
-        self.ballot, self.levels, self.boxes, self.pooled = ballot, levels, boxes, pooled
+    def __init__(
+        self, ballot: Ballot, levels: Sequence[Level], boxes: IntArray, patches: IntArray, pooled: bool = False
+    ) -> None:
+        self.ballot, self.levels, self.boxes, self.patches, self.pooled = ballot, levels, boxes, patches, pooled
         cover = ballot.cover
         self.sets = place_sets(len(boxes), cover.threat.count)
         """The places of every hypothesis, ``[hypotheses, count]``."""
         self.steps = len(cover.threat.steps)
         """How many sizes of patches a picture may be certified for; none where it is one or nothing."""
-        self._steps = cover.cells.patches if self.steps else np.zeros(len(boxes), dtype=np.int64)
         self._singles = np.append(ballot.singles, NONE)
         self._questions: dict[tuple[str, int | None], Questions] = {}
 
@@ -93,18 +95,13 @@ class Levels:
         """What a hypothesis claims, with this lead, settled at this level."""
         own = self.sets[hypothesis]
         boxes = tuple(tuple(box) for box in self.boxes[own].tolist())
-        return Place(boxes, self.jury(hypothesis, level), claim, lead, level, self._patch(int(own[0])))
+        return Place(boxes, self.jury(hypothesis, level), claim, lead, level, int(self.patches[own[0]]))
 
     def weakest(self, hypotheses: IntArray, lead: float, level: int) -> Weakest:
         """Where hypotheses ``[n]`` are, settled with this lead at this level."""
         places, cover = np.unique(self.sets[hypotheses]), self.ballot.cover
         boxes = tuple(tuple(box) for box in self.boxes[places].tolist())
-        return Weakest(boxes, lead, level, tuple(cover.patches[self._patch(place)].size for place in places.tolist()))
-
-    def _patch(self, place: int) -> int:
-        """The number of the patch whose place it is, where patches differ in size."""
-        cover = self.ballot.cover
-        return int(cover.cells.patches[place]) if cover.levels else 0
+        return Weakest(boxes, lead, level, tuple(cover.patches[number].size for number in self.patches[places]))
 
     def _down_to(self, level: int) -> Sequence[Level]:
         return self.levels[0 if self.pooled else level : level + 1]
@@ -119,14 +116,14 @@ class Levels:
     def claims(self, step: int | None = None) -> Questions:
         """The questions about all hypotheses, or about the places of one step; found once."""
         if ("claims", step) not in self._questions:
-            asked = np.arange(self.hypotheses) if step is None else np.flatnonzero(self._steps == step)
+            asked = np.arange(self.hypotheses) if step is None else np.flatnonzero(self.patches == step)
             self._questions["claims", step] = Questions(self.claim_pools, asked, len(self))
         return self._questions["claims", step]
 
     def duels(self, step: int | None = None) -> Questions:
         """The questions about all pairs of hypotheses, or about pairs of places of which one is of this step."""
         if ("duels", step) not in self._questions:
-            of_step = slice(None) if step is None else (self._steps[self.opponents] == step).any(axis=1)
+            of_step = slice(None) if step is None else (self.patches[self.opponents] == step).any(axis=1)
             asked = np.arange(len(self.opponents))[of_step]
             self._questions["duels", step] = Questions(self._opponent_pools, asked, len(self))
         return self._questions["duels", step]

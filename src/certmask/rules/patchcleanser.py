@@ -65,7 +65,8 @@ class PatchCleanser(Rule):
 def _single_masks(ballot: Ballot) -> Levels:
     """Every mask as a place of its own."""
     if "masks" not in ballot.levels:
-        ballot.levels["masks"] = Levels(ballot, mask_levels(ballot.cover), ballot.cover.reaches)
+        cover = ballot.cover
+        ballot.levels["masks"] = Levels(ballot, mask_levels(cover), cover.reaches, cover.mask_patches)
     found: Levels = ballot.levels["masks"]
     return found
 

@@ -44,6 +44,11 @@ class Listed:
         return found
 
     @property
+    def zooms(self) -> bool:
+        """Whether it looks through masks of several levels."""
+        return self.suits in ("zoom", "zoom-once")
+
+    @property
     def wants(self) -> frozenset[str]:
         """What the rule can be told, beside what it is told here."""
         return frozenset(inspect.signature(self.rule).parameters) - set(self.told)
