@@ -194,6 +194,10 @@ def built(name: str, classifier: Classifier) -> Attack:
 
 @pytest.fixture
 def victim(name: str, classifier: Classifier) -> Classifier:
+    return victim_of(name, classifier)
+
+
+def victim_of(name: str, classifier: Classifier) -> Classifier:
     """What an attack of the table is for: a network, or one with cells."""
     if ATTACKS[name].needs is not Needs.EVIDENCE:
         return classifier
@@ -507,7 +511,7 @@ def test_views_of_levels_are_shared_out_and_never_mixed() -> None:
     defence = MaskedDefence(ZOOM, JuryRecovery("all", thresholds=(0.3, 0.6), claim_thresholds=(0.1, 0.2)))
     views = masked_views(defence, places, numbers, wishes, [LAST_RESORT] * 20, 4, torch.device("cpu"))
     drawn = [views.draw(torch.Generator().manual_seed(seed)) for seed in range(40)]
-    pairs = torch.cat([one.pairs.flatten(0, 1) for one in drawn]).numpy()
+    pairs = torch.cat([one.sets.flatten(0, 1) for one in drawn]).numpy()
     wanted, bars = (torch.cat([getattr(one, key).flatten() for one in drawn]).numpy() for key in ("wanted", "bars"))
     levels = np.append(levels_of(ZOOM), -1)
     assert (wanted == TURN).all()

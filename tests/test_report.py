@@ -885,7 +885,7 @@ def attempts(folder: Path, *, broken_proof: bool = False) -> Path:
         picture = to_tensor(sample.photo())
         picture[:, 3:11, 4:12] = 0.0
         raw = picture_folder(path) / f"{number}.png"
-        save_picture(picture, (3, 4), PATCH, raw)
+        save_picture(picture, [((3, 4), PATCH.size)], raw)
         attempt = {"defence": defence, "image": row["image"], "label": row["label"], "alert": False, "broken": broken}
         answer = (row["label"] + 1) % 10 if broken else row["label"]
         kept = {"picture": raw.name, "picture_sha256": pixel_digest(picture)}

@@ -108,6 +108,7 @@ def brute_harm(cover: Cover, rule: Rule, label: int, district: int, table: Table
 def assert_real(case: WorstCase, votes: Votes, rule: Rule, palette_classes: int) -> None:
     """The reported votes leave the jury alone and lead to the reported decision."""
     cover, n = votes.cover, len(votes.cover)
+    assert isinstance(case.district, int)
     jury = set(cover.districts.jury(case.district))
     assert all(jury.isdisjoint(one) for one in case.turned)
     pairs = votes.of(torch.cartesian_prod(torch.arange(n), torch.arange(n)).numpy()).clone().view(n, n, palette_classes)

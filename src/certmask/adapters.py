@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from certmask.attacks.means import check_allowed, patches_to_try
 from certmask.attacks.pictures import checked_corners, paste
 from certmask.classifier import checked_images
 from certmask.deployed import Answer, Defence
 from certmask.errors import AttackError
-from certmask.threat import Size, checked_patch
+from certmask.threat import Patch, Size, checked_size
 
 
 class BlackBox(nn.Module):
@@ -23,17 +25,30 @@ class BlackBox(nn.Module):
     shield: the defence to attack
     picture: a clean one ``[3, height, width]``; then patches ``[n, 3, patch height, patch width]`` are taken in place
         of pictures and put on it, so that whatever an attack finds lies within the threat
-    corner: where they are put, (top, left)
+    corner: where they are put, (top, left); of several patches at once, as many corners: their contents are then taken
+        side by side, in one picture that is so many times as wide
+    patch: the size of a patch, where the threat leaves a choice; by default the largest, or the squarest
     """
 
-    def __init__(self, shield: Defence, picture: Tensor | None = None, corner: Size = (0, 0)) -> None:
+    def __init__(
+        self,
+        shield: Defence,
+        picture: Tensor | None = None,
+        corner: Size | Sequence[Size] = (0, 0),
+        patch: Size | int | None = None,
+    ) -> None:
         super().__init__()
         self.shield, self.alert = shield, shield.classifier.classes
         self.classes = self.alert + 1
-        image, patch = shield.defence.image, checked_patch(shield.defence.threat)
+        image, threat = shield.defence.image, shield.defence.threat
+        own = patches_to_try(threat, image)[0]
+        self.patch = own if patch is None else Patch(*checked_size(patch, "patch"), own.count)
+        check_allowed(self.patch, threat, image)
         self.picture = None if picture is None else checked_images(picture[None], image)
-        self.corner = checked_corners(torch.tensor([list(corner)]), 1, patch, image)
-        self.shape = (3, *(image if picture is None else patch.size))
+        corners = [corner] * own.count if own.count > 1 and np.ndim(corner) == 1 else corner
+        self.corner = checked_corners(torch.tensor([corners]), 1, self.patch, image)
+        height, width = self.patch.size
+        self.shape = (3, *(image if picture is None else (height, self.patch.count * width)))
         self.eval()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -60,7 +75,10 @@ class BlackBox(nn.Module):
         inputs = inputs.detach().cpu().float().clamp(0, 1)
         if self.picture is None:
             return inputs
-        return paste(self.picture.expand(len(inputs), -1, -1, -1), inputs, self.corner.expand(len(inputs), 2))
+        pictures = self.picture.expand(len(inputs), -1, -1, -1)
+        if self.patch.count > 1:
+            inputs = torch.stack(inputs.chunk(self.patch.count, dim=3), dim=1)
+        return paste(pictures, inputs, self.corner.expand(len(inputs), *self.corner.shape[1:]))
 
     def fooled(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Where another class than the true one is answered and no alert is raised, ``[n]``: what an attacker wants."""

@@ -11,14 +11,15 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste
+from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste, several
 from certmask.attacks.scene import Scene
 from certmask.certificate import Decision
 from certmask.classifier import Classifier, checked_images
 from certmask.defences import RuledDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
-from certmask.threat import Patch, Size
+from certmask.results.run import Placed
+from certmask.threat import Patch, Size, checked_patch
 
 Judge = Callable[[Tensor], Sequence[Decision]]
 """The deployed function: pictures ``[n, 3, H, W]`` in [0, 1] to decisions."""
@@ -44,8 +45,9 @@ class Job:
     """Clean images ``[n, 3, H, W]`` with true labels ``[n]``, and the patch that the attacker may put on each.
 
     ``corners`` ``[n, 2]`` fixes the places, else the attack chooses; ``targets`` ``[n]`` asks for these classes, else
-    any wrong class will do. With ``scenes`` the attacker writes a patch into each stored photo instead, and changes in
-    the input what that reaches inside the ``patch`` at the corner.
+    any wrong class will do. Where the patch has a ``count``, each image gets so many, at corners ``[n, count, 2]``.
+    With ``scenes`` the attacker writes a patch into each stored photo instead, and changes in the input what that
+    reaches inside the ``patch`` at the corner.
     """
 
     images: Tensor
@@ -59,6 +61,11 @@ class Job:
     def size(self) -> Size:
         return int(self.images.shape[2]), int(self.images.shape[3])
 
+    @property
+    def several(self) -> tuple[int, ...]:
+        """What stands between the image and the rest in shapes of corners and contents: the count, if it is not 1."""
+        return several(self.patch)
+
     def __len__(self) -> int:
         return len(self.images)
 
@@ -67,7 +74,7 @@ class Job:
         if self.images.ndim != 4 or not len(self.images):
             raise AttackError(f"expected at least one image, [n, 3, height, width], got {list(self.images.shape)}")
         images = checked_images(self.images, self.size)
-        self.patch.positions(self.size)
+        checked_patch(self.patch).positions(self.size)
         _check_classes(self.labels, len(self), "labels")
         corners = self.corners
         if corners is not None:
@@ -83,11 +90,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Attacked:
-    """What came of a job: pictures, where their patches are, and how the deployed function decided about them."""
+    """What came of a job: pictures, the corners of their patches, and how the deployed function decided about them."""
 
     pictures: Tensor
     corners: Tensor
     decisions: tuple[Decision, ...]
+    patch: Patch
+
+    def patches(self, number: int) -> tuple[Placed, ...]:
+        """Corner and size of each of the patches on one of the pictures."""
+        return tuple(((top, left), self.patch.size) for top, left in self.corners[number].view(-1, 2).tolist())
 
     def fooled(self, labels: Tensor) -> Tensor:
         """Where another class than the true one is answered, ``[n]``, alert or not."""
@@ -107,7 +119,7 @@ class Attack(ABC):
     """``attack(job, judge)`` patches pictures and lets ``judge`` decide; no attack grades itself.
 
     What is judged has 8 bits per value and differs from the clean image within one rectangle of the patch's size
-    only; an attack that returns anything else is an error.
+    only, or within as many as it has a count; an attack that returns anything else is an error.
     """
 
     in_photos: ClassVar[bool] = False
@@ -115,7 +127,7 @@ class Attack(ABC):
 
     @abstractmethod
     def run(self, job: Job, seed: int) -> tuple[Tensor, Tensor]:
-        """Patched pictures ``[n, 3, H, W]`` and the corners ``[n, 2]`` of their patches."""
+        """Patched pictures ``[n, 3, H, W]`` and the corners of their patches, as those of a job."""
 
     @final
     def __call__(self, job: Job, judge: Judge, *, seed: int = 0) -> Attacked:
@@ -128,7 +140,7 @@ class Attack(ABC):
         decisions = tuple(judge(pictures))
         if len(decisions) != len(job):
             raise AttackError(f"expected {len(job)} decisions from the judge, got {len(decisions)}")
-        return Attacked(pictures, corners, decisions)
+        return Attacked(pictures, corners, decisions, job.patch)
 
 
 @dataclass(frozen=True)
@@ -162,10 +174,10 @@ def check_known(job: Job, classes: int) -> None:
 
 
 def random_corners(job: Job, count: int, chance: torch.Generator) -> Tensor:
-    """``count`` corners anywhere in the job's images, ``[count, 2]``."""
+    """Corners anywhere in ``count`` of the job's images, ``[count, 2]``, or ``[count, patches, 2]`` for several."""
     rows, columns = job.patch.positions(job.size)
-    top = torch.randint(rows, (count, 1), generator=chance)
-    return torch.cat([top, torch.randint(columns, (count, 1), generator=chance)], dim=1)
+    top = torch.randint(rows, (count, *job.several, 1), generator=chance)
+    return torch.cat([top, torch.randint(columns, (count, *job.several, 1), generator=chance)], dim=-1)
 
 
 def _check_classes(classes: Tensor, count: int, what: str) -> None:

@@ -38,6 +38,7 @@ class CertifiedRun:
     def attackable(self, defence: RuledDefence | PhotoDefence) -> list[Row]:
         """Rows by image whose certificate holds; for a rule without one, those answered rightly without an alert.
 
+        Against patches of unknown size, it holds for those up to the row's ``side``, unless that is 0.
         Rows that were made with another batch than the header says (memory ran short) belong to another function, and
         photos in which the patch reaches too much of the input have no defence.
         """
@@ -50,7 +51,7 @@ class CertifiedRun:
         There are none for a rule that certifies nothing.
         """
         told = [(row, row["defences"][defence.name]) for row in self._rows() if defence.guarantee.proved]
-        return [row for row, outcome in told if _right(outcome, row["label"]) and not outcome["certified"]]
+        return [row for row, outcome in told if _right(outcome, row["label"]) and not _certified(outcome)]
 
     def _rows(self) -> list[Row]:
         batch = self.run.model["batch"]
@@ -61,7 +62,12 @@ class CertifiedRun:
 def _promised(defence: RuledDefence | PhotoDefence, outcome: Row, label: int) -> bool:
     if defence.rule.guarantee is Guarantee.NONE:
         return _right(outcome, label)
-    return bool(outcome["certified"])
+    return _certified(outcome)
+
+
+def _certified(outcome: Row) -> bool:
+    """Against the whole threat or, where it has steps, against one of them."""
+    return bool(outcome["certified"] or outcome.get("side"))
 
 
 def _right(outcome: Row, label: int) -> bool:

@@ -23,7 +23,7 @@ from certmask.engine import Engine
 from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import AttackError
 from certmask.geometry import IntArray, Mask
-from certmask.threat import Size
+from certmask.threat import Patch, Size
 from certmask.views import turned
 
 LOOKED_AT = 128
@@ -56,7 +56,8 @@ class Surrogate:
         self._network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._masks = MaskTable(covers, classifier.size, self.device) if engine is None else engine.forward.masks
         self._shown = self._painted if engine is None else engine.forward.shown
-        self._leaking: dict[Cover, IntArray] = {}
+        self._leaking: dict[tuple[Cover, Size], IntArray] = {}
+        self._through: dict[Cover, dict[int, IntArray]] = {}
         self._scores: Callable[[Tensor], Tensor] | None = None
         self._shift, self._scale, self._fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1)
@@ -73,10 +74,10 @@ class Surrogate:
         """The number that each mask of a cover has here; -1 always stands for "no mask"."""
         return self._masks.index(cover)
 
-    def __call__(self, pictures: Tensor, pairs: Tensor) -> Tensor:
-        """Logits ``[n, views, classes]`` of pictures ``[n, 3, H, W]`` under pairs of masks ``[n, views, 2]``."""
-        count, views = pairs.shape[:2]
-        seen = self._shown(pictures.repeat_interleave(views, dim=0), pairs.flatten(0, 1))
+    def __call__(self, pictures: Tensor, sets: Tensor) -> Tensor:
+        """Logits ``[n, views, classes]`` of pictures ``[n, 3, H, W]`` under sets of masks ``[n, views, masks]``."""
+        count, views = sets.shape[:2]
+        seen = self._shown(pictures.repeat_interleave(views, dim=0), sets.flatten(0, 1))
         return self._averaged(seen).view(count, views, -1)
 
     def _averaged(self, seen: Tensor) -> Tensor:
@@ -92,14 +93,15 @@ class Surrogate:
             logits = logits_of(self._network(normal)).float()
         return logits if self._scores is None else self._scores(logits)
 
-    def leaks(self, cover: Cover, corners: IntArray, covered: Bits) -> Bits:
+    def leaks(self, cover: Cover, corners: IntArray, covered: Bits, patch: Patch | None = None) -> Bits:
         """Which of the masks ``covered [n, masks]`` let anything of a patch at each corner ``[n, 2]`` through.
 
-        A black picture and the same with a white patch must look alike under a mask that hides the patch.
+        A black picture and the same with a white patch must look alike under a mask that hides the patch: the given
+        one, or the one that the cover is against.
         """
         leaking, numbers = np.zeros_like(covered), self.numbers(cover)
         black = torch.zeros(1, 3, *self.size, device=self.device)
-        white = torch.ones(1, 3, *cover.patch.size, device=self.device)
+        white = torch.ones(1, 3, *(patch or cover.patch).size, device=self.device)
         for some in np.array_split(np.argwhere(covered), max(covered.sum() // LOOKED_AT, 1)):
             sets = torch.from_numpy(numbers[some[:, 1:]]).to(self.device)
             without = black.expand(len(some), -1, -1, -1)
@@ -108,21 +110,33 @@ class Surrogate:
             leaking[tuple(some.T)] = differ.cpu().numpy()
         return leaking
 
-    def leaking_corners(self, cover: Cover) -> IntArray:
+    def leaking_corners(self, cover: Cover, patch: Patch | None = None) -> IntArray:
         """Where the largest part of the masks that should hide a patch show some of it, ``[n, 2]``; none if all hide.
 
         Which masks should hide a place is found from their rectangles, pixel by pixel; what they show, from black and
-        white pictures.
+        white pictures. The patch is the given one, or the one that the cover is against.
         """
-        if cover not in self._leaking:
-            covering, leaking = np.zeros((2, *cover.patch.positions(cover.image)), dtype=np.int64)
-            for number, mask in zip(self.numbers(cover), cover.masks, strict=True):
-                covers = _windows(_hidden(mask, cover.image), cover.patch.size) == np.prod(cover.patch.size)
+        patch = patch or cover.patch
+        key, size = (cover, patch.size), patch.size
+        if key not in self._leaking:
+            covering, leaking = np.zeros((2, *patch.positions(cover.image)), dtype=np.int64)
+            through = self._shown_through(cover)
+            for place, mask in enumerate(cover.masks if through else ()):
+                covers = _windows(_hidden(mask, cover.image), size) == np.prod(size)
                 covering += covers
-                leaking += covers & (_windows(self._visible(int(number)), cover.patch.size) > 0)
+                if place in through:
+                    leaking += covers & (_windows(through[place], size) > 0)
             share = leaking / np.maximum(covering, 1)
-            self._leaking[cover] = np.argwhere((share == share.max()) & (leaking > 0))
-        return self._leaking[cover]
+            self._leaking[key] = np.argwhere((share == share.max()) & (leaking > 0))
+        return self._leaking[key]
+
+    def _shown_through(self, cover: Cover) -> dict[int, IntArray]:
+        """1 for every pixel ``[height, width]`` that a mask should hide and shows, for masks of which there are any."""
+        if cover not in self._through:
+            masks = enumerate(zip(self.numbers(cover).tolist(), cover.masks, strict=True))
+            pixels = {place: _hidden(mask, cover.image) & self._visible(number) for place, (number, mask) in masks}
+            self._through[cover] = {place: own for place, own in pixels.items() if own.any()}
+        return self._through[cover]
 
     def _visible(self, number: int) -> IntArray:
         """1 for every pixel ``[height, width]`` that a mask lets through."""
@@ -196,7 +210,7 @@ class Descent:
 
 @dataclass(frozen=True)
 class Prey:
-    """Attempts in work, on the surrogate's device: images ``[n, 3, H, W]``, labels, corners ``[n, 2]``, and how.
+    """Attempts in work, on the surrogate's device: images ``[n, 3, H, W]``, labels, a job's corners, and how.
 
     ``targets`` is -1 where any wrong class will do at first; ``rank`` picks among the classes to settle on;
     ``narrow`` says which attempts are content with a small lead.
@@ -219,7 +233,7 @@ def descend(
     chance: torch.Generator,
     lens: Lens | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Patches ``[n, 3, h, w]`` after all steps, the targets they settled on, and their last losses ``[n]``.
+    """Patches ``[n, …, 3, h, w]`` after all steps, the targets they settled on, and their last losses ``[n]``.
 
     They are patches in photos where a ``lens`` says what becomes of them in the input.
     """
@@ -230,7 +244,7 @@ def descend(
         drawn = views.draw(chance)
         patches = patches.detach().requires_grad_()
         shown = patches if lens is None else lens(patches)
-        logits = surrogate(paste(prey.images, shown, prey.corners), drawn.pairs)
+        logits = surrogate(paste(prey.images, shown, prey.corners), drawn.sets)
         if step == settle:
             targets = _settled(logits.detach(), drawn.wanted, prey, targets)
         losses = attempt_losses(logits, drawn, prey.labels, targets, prey.narrow)

@@ -17,6 +17,7 @@ from certmask.attacks.attack import Attacked, Job, defence_judge
 from certmask.attacks.attempts import Attempt, Budget
 from certmask.attacks.descent import Descent, Surrogate
 from certmask.attacks.goals import Juries
+from certmask.attacks.means import check_allowed
 from certmask.attacks.patch_attack import AdaptiveAttack, EvidenceAttack, PatchAttack
 from certmask.attacks.pictures import save_picture
 from certmask.attacks.scene import Scene
@@ -28,8 +29,8 @@ from certmask.engine import Engine
 from certmask.errors import BrokenCertificateError, ResultsError
 from certmask.geometry import IntArray
 from certmask.results.file import ResultsFile, Row, picture_folder, provenance
-from certmask.results.run import Run, check_begun, read_run
-from certmask.threat import PhotoPatch, Threat, checked_patch
+from certmask.results.run import Placed, Run, check_begun, read_run
+from certmask.threat import Patch, PhotoPatch, Size, Threat
 
 JUDGED_TOGETHER = {"cuda": 8, "cpu": 4}
 """How many batches of attempts are judged in one go: a GPU wants full batches, a CPU early rows."""
@@ -59,7 +60,8 @@ class Gauntlet:
     def check_painting(self) -> None:
         """An error if a mask, as the engine paints it, shows something of a patch that it should hide."""
         for defence in self.defences:
-            leaking = [corner for cover in defence.covers for corner in self.surrogate.leaking_corners(cover)]
+            shown = [(cover, patch) for cover in defence.covers for patch in cover.patches]
+            leaking = [corner for what in shown for corner in self.surrogate.leaking_corners(*what)]
             if leaking:
                 raise BrokenCertificateError(
                     f"expected every mask of {defence.name} to hide what it covers, got one that shows part of a patch "
@@ -109,11 +111,18 @@ class Gauntlet:
         }
 
     def _groups(self, attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
-        """Attempts on one defence that are made and judged together; those that look for their place, apart."""
+        """Attempts on one defence that are made and judged together; those that look for their place, apart.
+
+        Those with patches of other sizes, too.
+        """
         size = self.at_once * JUDGED_TOGETHER.get(self.engine.classifier.device.type, 4)
-        order = sorted(attempts, key=lambda attempt: attempt.searched)
-        for mine in self._by_defence(order).values():
-            for _, group in groupby(mine, key=lambda attempt: attempt.searched):
+
+        def alike(attempt: Attempt) -> tuple[bool, Size]:
+            defence = self._defence(attempt)
+            return attempt.searched, attempt.patch(defence.threat, defence.image).size
+
+        for mine in self._by_defence(attempts).values():
+            for _, group in groupby(sorted(mine, key=alike), key=alike):
                 listed = list(group)
                 yield from (listed[start : start + size] for start in range(0, len(listed), size))
 
@@ -125,14 +134,16 @@ class Gauntlet:
         return found
 
     def _made(self, group: Sequence[Attempt], defence: RuledDefence) -> Attacked:
-        corners = None
+        corners, patch = None, group[0].patch(defence.threat, defence.image)
+        for attempt in group:
+            check_allowed(patch, defence.threat, defence.image, attempt.side)
         if not group[0].searched:
-            juries = Juries(defence.cover if isinstance(defence, MaskedDefence) else whole_cover(defence))
+            juries = Juries(defence.cover if isinstance(defence, MaskedDefence) else whole_cover(defence), patch)
             corners = torch.from_numpy(np.stack([self._corner(attempt, juries) for attempt in group]))
         images = torch.stack([self.photos[attempt.image] for attempt in group])
         labels = torch.tensor([attempt.label for attempt in group])
         scenes = [self.scenes[attempt.image] for attempt in group] if self.scenes else None
-        job = Job(images, labels, checked_patch(defence.threat), corners, scenes=scenes)
+        job = Job(images, labels, patch, corners, scenes=scenes)
         seed = int(self.budget.chance(group[0].key).integers(1 << 31))
         return self._attack(group, defence)(job, defence_judge(self.engine, defence), seed=seed)
 
@@ -178,19 +189,19 @@ class Gauntlet:
         number: int,
     ) -> None:
         decision, picture = attacked.decisions[number], attacked.pictures[number]
-        top, left = attacked.corners[number].tolist()
+        patches = attacked.patches(number)
         guarantee = defence.rule.guarantee
         fell = guarantee.broken_by(decision, attempt.label)
         broken = fell and attempt.certified
         raw = picture_folder(self.out) / f"{len(results.rows) + 1:05d}.png"
         saved = fell and ((broken and guarantee.proved) or self._saved(results, defence) < self.save)
         if saved:
-            save_picture(picture, (top, left), checked_patch(defence.threat), raw)
+            save_picture(picture, patches, raw)
         results.write(
             {
                 **attempt.describe(),
-                "corner": [top, left],
-                **({"photo": self.scenes[attempt.image].describe((top, left))} if self.scenes else {}),
+                **told_patches(patches, defence.threat),
+                **({"photo": self.scenes[attempt.image].describe(patches[0][0])} if self.scenes else {}),
                 "answer": decision.label,
                 "alert": decision.alert,
                 "broken": broken,
@@ -203,6 +214,14 @@ class Gauntlet:
     @staticmethod
     def _saved(results: ResultsFile, defence: RuledDefence) -> int:
         return sum(row["defence"] == defence.name and row.get("picture") is not None for row in results.rows)
+
+
+def told_patches(patches: Sequence[Placed], threat: Threat) -> Row:
+    """As an attempts file records them: of one patch of a known size, the corner alone."""
+    if isinstance(threat, Patch) and threat.count == 1:
+        ((corner, _),) = patches
+        return {"corner": list(corner)}
+    return {"patches": [{"corner": list(corner), "size": list(size)} for corner, size in patches]}
 
 
 def whole_cover(defence: LocalDefence) -> Cover:

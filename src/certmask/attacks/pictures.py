@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from certmask.data import read_photo, to_tensor
 from certmask.errors import AttackError, ResultsError
+from certmask.results.run import Placed
 from certmask.threat import Patch, Size
 
 LEVELS = 255
@@ -19,26 +21,31 @@ OUTLINE = (255, 0, 0)
 
 
 def paste(images: Tensor, patches: Tensor, corners: Tensor) -> Tensor:
-    """Each image ``[n, 3, H, W]`` with its own patch ``[n, 3, h, w]`` at its own corner ``[n, 2]``; differentiable."""
+    """Each image ``[n, 3, H, W]`` with its own patch ``[n, 3, h, w]`` at its own corner ``[n, 2]``; differentiable.
+
+    Or with several, ``[n, count, 3, h, w]`` at ``[n, count, 2]``, one after the other: the last lies on top.
+    """
     out = images.clone()
-    out[_within((patches.shape[2], patches.shape[3]), corners, images)] = patches.to(images.dtype)
+    one = corners.ndim == 2
+    for own, at in [(patches, corners)] if one else zip(patches.unbind(1), corners.unbind(1), strict=True):
+        out[_within((own.shape[2], own.shape[3]), at, images)] = own.to(images.dtype)
     return out
 
 
 def beneath(images: Tensor, patch: Patch, corners: Tensor) -> Tensor:
-    """What lies under the patch at each corner, ``[n, 3, h, w]``."""
+    """What lies under the patch at each corner, ``[n, 3, h, w]``, or under several, ``[n, count, 3, h, w]``."""
     return images[_within(patch.size, corners, images)]
 
 
 def _within(size: Size, corners: Tensor, images: Tensor) -> tuple[Tensor, ...]:
-    """Indices of the rectangle at each corner, shaped to give ``[n, 3, h, w]``."""
+    """Indices of the rectangle at each corner ``[n, …, 2]``, shaped to give ``[n, …, 3, h, w]``."""
     device, (height, width) = images.device, size
     corners = corners.to(device)
-    number = torch.arange(len(images), device=device)[:, None, None, None]
-    channel = torch.arange(images.shape[1], device=device)[None, :, None, None]
-    rows = corners[:, 0, None] + torch.arange(height, device=device)
-    columns = corners[:, 1, None] + torch.arange(width, device=device)
-    return number, channel, rows[:, None, :, None], columns[:, None, None, :]
+    number = torch.arange(len(images), device=device).view(-1, *[1] * (corners.ndim + 1))
+    channel = torch.arange(images.shape[1], device=device)[:, None, None]
+    rows = corners[..., 0, None] + torch.arange(height, device=device)
+    columns = corners[..., 1, None] + torch.arange(width, device=device)
+    return number, channel, rows[..., None, :, None], columns[..., None, None, :]
 
 
 def eight_bits(patches: Tensor) -> Tensor:
@@ -47,9 +54,13 @@ def eight_bits(patches: Tensor) -> Tensor:
 
 
 def checked_corners(corners: Tensor, count: int, patch: Patch, image: Size) -> Tensor:
-    """One corner ``(top, left)`` per image; an error unless the patch lies wholly inside the image at each."""
-    if corners.shape != (count, 2) or corners.is_floating_point():
-        raise AttackError(f"expected whole-number corners of shape [{count}, 2], got {list(corners.shape)}")
+    """One corner ``(top, left)`` per image, or one for each of several patches, ``[n, count, 2]``.
+
+    An error unless the patch lies wholly inside the image at each.
+    """
+    shape = [count, *several(patch), 2]
+    if list(corners.shape) != shape or corners.is_floating_point():
+        raise AttackError(f"expected whole-number corners of shape {shape}, got {list(corners.shape)}")
     positions = torch.tensor(patch.positions(image))
     if not ((corners.cpu() >= 0) & (corners.cpu() < positions)).all():
         raise AttackError(
@@ -58,24 +69,29 @@ def checked_corners(corners: Tensor, count: int, patch: Patch, image: Size) -> T
     return corners.long()
 
 
-def save_picture(picture: Tensor, corner: tuple[int, int], patch: Patch, raw: Path) -> None:
-    """Write a picture ``[3, H, W]`` to ``raw`` and, enlarged and with its patch outlined, beside it."""
+def several(patch: Patch) -> tuple[int, ...]:
+    """What stands in shapes of corners and contents between the image and the rest: the count, where it is not 1."""
+    return (patch.count,) if patch.count > 1 else ()
+
+
+def save_picture(picture: Tensor, patches: Sequence[Placed], raw: Path) -> None:
+    """Write a picture ``[3, H, W]`` to ``raw`` and, enlarged and with its patches outlined, beside it."""
     pixels = (picture * LEVELS).round().byte().permute(1, 2, 0).numpy()
     photo = Image.fromarray(np.ascontiguousarray(pixels))
     try:
         raw.parent.mkdir(parents=True, exist_ok=True)
         photo.save(raw)
-        outlined(photo, corner, patch).save(raw.with_name(f"{raw.stem}-outlined.png"))
+        outlined(photo, patches).save(raw.with_name(f"{raw.stem}-outlined.png"))
     except OSError as error:
         raise ResultsError(f"expected a folder for pictures, got {raw.parent} ({error})") from None
 
 
-def outlined(photo: Image.Image, corner: tuple[int, int], patch: Patch) -> Image.Image:
-    """The picture enlarged, with a frame around the patch."""
+def outlined(photo: Image.Image, patches: Sequence[Placed]) -> Image.Image:
+    """The picture enlarged, with a frame around each patch."""
     large = photo.resize((ENLARGED * photo.width, ENLARGED * photo.height), Image.Resampling.NEAREST)
-    top, left = ENLARGED * corner[0], ENLARGED * corner[1]
-    bottom, right = top + ENLARGED * patch.height, left + ENLARGED * patch.width
-    ImageDraw.Draw(large).rectangle((left - 1, top - 1, right, bottom), outline=OUTLINE, width=2)
+    for (top, left), (height, width) in patches:
+        low, high = (ENLARGED * left - 1, ENLARGED * top - 1), (ENLARGED * (left + width), ENLARGED * (top + height))
+        ImageDraw.Draw(large).rectangle((low, high), outline=OUTLINE, width=2)
     return large
 
 

@@ -20,7 +20,8 @@ MOVE_EVERY = 5
 class RandomSearch(Attack):
     """Keeps a random change of a patch where it lowers the true class's lead (or raises the target's probability).
 
-    Needs nothing but scores. Every fifth query moves the patch instead, unless the corners are given.
+    Needs nothing but scores. Every fifth query moves the patch instead, unless the corners are given. Several patches
+    are changed together.
     """
 
     def __init__(self, scores: Scores, queries: int = 500) -> None:
@@ -32,8 +33,8 @@ class RandomSearch(Attack):
         chance = torch.Generator().manual_seed(seed)
         images = job.images.cpu()
         corners = random_corners(job, len(job), chance) if job.corners is None else job.corners.cpu()
-        stripes = torch.rand(len(job), 3, 1, job.patch.width, generator=chance).round()
-        patches = stripes.expand(-1, -1, job.patch.height, -1).clone()
+        stripes = torch.rand(len(job), *job.several, 3, 1, job.patch.width, generator=chance).round()
+        patches = stripes.expand(*stripes.shape[:-2], job.patch.height, -1).clone()
         best = self._loss(job, paste(images, patches, corners))
         for query in range(1, self.queries):
             left = 1 - query / self.queries
@@ -45,8 +46,8 @@ class RandomSearch(Attack):
             loss = self._loss(job, paste(images, new_patches, new_corners))
             better = loss < best
             best = torch.where(better, loss, best)
-            patches = torch.where(better[:, None, None, None], new_patches, patches)
-            corners = torch.where(better[:, None], new_corners, corners)
+            patches = torch.where(better.view(-1, *[1] * (patches.ndim - 1)), new_patches, patches)
+            corners = torch.where(better.view(-1, *[1] * (corners.ndim - 1)), new_corners, corners)
         return paste(images, patches, corners), corners
 
     def _loss(self, job: Job, pictures: Tensor) -> Tensor:
@@ -62,13 +63,13 @@ class RandomSearch(Attack):
 
 def _with_square(patches: Tensor, left: float, chance: torch.Generator) -> Tensor:
     """Each patch with one square of one random extreme colour; squares shrink as the queries are used up."""
-    count, _, height, width = patches.shape
+    *each, _, height, width = patches.shape
     side = max(round(0.8 * left**1.5 * min(height, width)), 1)
-    top = torch.randint(height - side + 1, (count, 1, 1, 1), generator=chance)
-    start = torch.randint(width - side + 1, (count, 1, 1, 1), generator=chance)
-    rows, columns = torch.arange(height).view(1, 1, -1, 1), torch.arange(width).view(1, 1, 1, -1)
+    top = torch.randint(height - side + 1, (*each, 1, 1, 1), generator=chance)
+    start = torch.randint(width - side + 1, (*each, 1, 1, 1), generator=chance)
+    rows, columns = torch.arange(height).view(-1, 1), torch.arange(width)
     inside = (rows >= top) & (rows < top + side) & (columns >= start) & (columns < start + side)
-    return torch.where(inside, torch.rand(count, 3, 1, 1, generator=chance).round(), patches)
+    return torch.where(inside, torch.rand(*each, 3, 1, 1, generator=chance).round(), patches)
 
 
 def _moved(job: Job, corners: Tensor, left: float, chance: torch.Generator) -> Tensor:

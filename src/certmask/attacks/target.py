@@ -17,6 +17,7 @@ from certmask.attacks.attempts import Attempt, Budget, Prospect, plan_attempts
 from certmask.attacks.certified_run import certified_photos, certified_scenes, check_weights, read_certified
 from certmask.attacks.descent import Surrogate
 from certmask.attacks.gauntlet import Gauntlet, broken_proof
+from certmask.attacks.means import check_allowed
 from certmask.attacks.pictures import read_picture
 from certmask.attacks.scene import Scene
 from certmask.attacks.uncertified import CANDIDATES, answered_rightly, plan_uncertified, with_each_resort
@@ -31,7 +32,7 @@ from certmask.evidence import LocalClassifier
 from certmask.function import check_function
 from certmask.results.file import Row, picture_folder
 from certmask.results.run import Run, read_run
-from certmask.threat import Patch, checked_patch
+from certmask.threat import Patch
 from certmask.views import PLAIN
 from certmask.zoo import class_aliases, framing_of, is_known, load_classifier, load_model
 
@@ -136,8 +137,10 @@ class Target:
         engine = self._engine(run, [defence])
         dataset, name = self._dataset(run, engine.classifier), row["image"]
         clean = certified_photos(run, dataset, {name}, engine.classifier.size)[name]
-        job = Job(clean[None], torch.tensor([row["label"]]), checked_patch(defence.threat))
-        pictures, _ = rechecked(job, picture[None], torch.tensor([row["corner"]]))
+        patch, corners = _saved_patches(attempts, row)
+        check_allowed(patch, defence.threat, defence.image, _certified_side(run, row))
+        job = Job(clean[None], torch.tensor([row["label"]]), patch).checked()
+        pictures, _ = rechecked(job, picture[None], corners)
         (decision,) = defence_judge(engine, defence)(pictures)
         return Replay(run, engine, defence, number, row, decision)
 
@@ -272,6 +275,25 @@ def _saved_row(run: Run, attempts: Path, number: int) -> tuple[Run, Row]:
     if made.rows[number - 1]["picture"] is None:
         raise ResultsError(f"expected a row with a saved picture, got {number}: only successful attempts are saved")
     return made, made.rows[number - 1]
+
+
+def _saved_patches(attempts: Run, row: Row) -> tuple[Patch, Tensor]:
+    """What was put on the image of a row, and where, ``[1, 2]``, or ``[1, count, 2]``; an error if sizes differ."""
+    patches = attempts.patches(row)
+    sizes = {size for _, size in patches}
+    if len(sizes) != 1:
+        raise ResultsError(f"expected the patches of {row['attempt']}, all of one size, got {len(sizes)} sizes")
+    corners = torch.tensor([[corner for corner, _ in patches]])
+    return Patch(*sizes.pop(), len(patches)), corners if len(patches) > 1 else corners[0]
+
+
+def _certified_side(run: Run, row: Row) -> int | None:
+    """The side up to which the run certified the image of an attempt; None for the whole threat, and for nothing."""
+    if not row.get("certified", True):
+        return None
+    (clean,) = (clean for clean in run.rows if clean["image"] == row["image"])
+    side: int | None = clean["defences"][row["defence"]].get("side")
+    return side or None
 
 
 def _saved_picture(attempts: Path, row: Row) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from certmask.attacks.attack import defence_judge
-from certmask.attacks.attempts import Attempt, Budget, Prospect, planned
+from certmask.attacks.attempts import Attempt, Budget, Prospect, places_for, planned
 from certmask.attacks.goals import LAST_RESORT, goals_against
 from certmask.certificate import Decision
 from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
@@ -49,6 +49,9 @@ def plan_uncertified(defences: Sequence[RuledDefence], prospects: Sequence[Prosp
     """
     masked = isinstance(defences[0], MaskedDefence)
     goals = (*((LAST_RESORT,) if masked else ()), *goals_against(defences[0]))
+    places = places_for(defences[0].threat.count)
     return [
-        attempt for defence in defences for attempt in planned(defence.name, prospects, goals, budget, certified=False)
+        attempt
+        for defence in defences
+        for attempt in planned(defence.name, prospects, goals, budget, certified=False, places=places)
     ]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from certmask.attacks.levels import levels_of, thresholds_of
 from certmask.certificate import Decision
-from certmask.geometry import IntArray
+from certmask.geometry import Districts, IntArray
 from certmask.passes import NONE, Ask, Ballot
 from certmask.rules import Rule
 from certmask.votes import UNIT, BoolArray, Votes, VoteStore
@@ -20,6 +20,9 @@ CLEAN = -1
 
 SPARED = 6
 """How many different masks are spared in turn."""
+
+District = int | tuple[int, ...]
+"""Where a patch is, or several are."""
 
 Strategy = Callable[[IntArray], IntArray]
 """Given the sets of masks of free passes, ``[n, width]``, a row of the palette for each, or ``CLEAN``."""
@@ -34,15 +37,21 @@ class VoteGame:
     That is more than a real patch can do, so a rule that survives this game survives every patch in the district.
     ``palette`` ``[rows, classes]`` lists the outputs that the attacker chooses from. A free pass that the clean votes
     do not have, such as the bare picture's, is never left as it was: the attacker gives it the first of the palette.
+    Several patches lie in several of the ``districts``, by default the cover's: a pass keeps its vote that has a mask
+    of each one's jury.
     """
 
-    def __init__(self, votes: Votes, rule: Rule, district: int, palette: Tensor) -> None:
+    def __init__(
+        self, votes: Votes, rule: Rule, district: District, palette: Tensor, districts: Districts | None = None
+    ) -> None:
         rule.check(votes.cover)
         self.votes, self.rule, self.district = votes, rule, district
+        self.districts = votes.cover.districts if districts is None else districts
         self.palette = palette.to(votes.outputs)
-        self.jury = np.array(votes.cover.districts.jury(district), dtype=np.int64)
+        self.juries = juries_of(self.districts, district)
         self._ballot = Ballot(votes.cover)
-        self.free_masks = np.setdiff1d(np.arange(len(votes.cover)), self.jury)
+        alone = hiding(np.arange(len(votes.cover))[:, None], self.juries)
+        self.free_masks = np.flatnonzero(~alone)
 
     def play(self, strategy: Strategy) -> tuple[Decision, Turned]:
         """What the rule decides when the attacker follows a strategy, and the votes that the attacker cast."""
@@ -60,7 +69,7 @@ class VoteGame:
                 attacked.store.add(new, self._answers(passes.sets(new.passes), strategy, turned))
 
     def _answers(self, sets: IntArray, strategy: Strategy, turned: Turned) -> Tensor:
-        free = ~np.isin(sets, self.jury).any(axis=1)
+        free = ~hiding(sets, self.juries)
         outputs = self.palette.new_empty(len(sets), self.palette.shape[1])
         outputs[torch.from_numpy(~free)] = self.votes.of(sets[~free])
         picks = strategy(sets[free])
@@ -100,6 +109,16 @@ class VoteGame:
             picks[-1] += 1
 
 
+def juries_of(districts: Districts, district: District) -> list[IntArray]:
+    """The masks that hide each of one or more places."""
+    return [np.array(districts.jury(place), dtype=np.int64) for place in np.atleast_1d(district).tolist()]
+
+
+def hiding(sets: IntArray, juries: Sequence[IntArray]) -> BoolArray:
+    """Which sets of masks ``[n, width]`` have one of each jury, ``[n]``."""
+    return np.asarray(np.stack([np.isin(sets, jury).any(axis=1) for jury in juries]).all(axis=0))
+
+
 def outputs_for(classes: Sequence[int], count: int) -> Tensor:
     """Certain answers for some classes, then answers that hardly lean to them, then silence: ``[rows, count]``."""
     certain = torch.eye(count)[list(classes)]
@@ -124,9 +143,9 @@ def turning(masks: IntArray, row: int) -> Strategy:
     return lambda passes: np.where(np.isin(passes, np.append(masks, -1)).all(axis=1), row, CLEAN)
 
 
-def siding(masks: IntArray, row: int) -> Strategy:
-    """Turn the passes that hide one of ``masks``; leave the others alone."""
-    return lambda passes: np.where(np.isin(passes, masks).any(axis=1), row, CLEAN)
+def siding(juries: Sequence[IntArray], row: int) -> Strategy:
+    """Turn the passes that hide what these juries do; leave the others alone."""
+    return lambda passes: np.where(hiding(passes, juries), row, CLEAN)
 
 
 def layered(levels: IntArray, coarse: int, fine: int) -> Strategy:
@@ -153,7 +172,7 @@ def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[St
     """For every output: turn all; the bare picture alone; spare one mask; turn masks with exactly k votes; turn ever
     more masks; side with the jury of one other district wherever it takes part, so that one dissenter wins all duels
     but those out of reach. Where there are levels, what is known to push votes across thresholds."""
-    free, districts = game.free_masks, game.votes.cover.districts
+    free, districts, patches = game.free_masks, game.votes.cover.districts, len(game.juries)
     if any(thresholds_of(game.rule, game.votes.cover)):
         yield from level_strategies(game)
     for row in range(len(game.palette)):
@@ -167,8 +186,9 @@ def known_strategies(game: VoteGame, chance: np.random.Generator) -> Iterator[St
         order = chance.permutation(free)
         for count in _counts(len(free), game.votes.cover.k):
             yield turning(order[:count], row)
-        for other in chance.permutation(len(districts))[:SPARED]:
-            yield siding(np.array(districts.jury(int(other)), dtype=np.int64), row)
+        others = chance.permutation(len(districts))[: SPARED * patches].tolist()
+        for start in range(0, len(others), patches):
+            yield siding(juries_of(districts, tuple(others[start : start + patches])), row)
 
 
 def random_strategies(game: VoteGame, count: int, chance: np.random.Generator) -> Iterator[Strategy]:

@@ -6,17 +6,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from certmask.attacks.levels import thresholds_of
-from certmask.attacks.vote_game import Turned, VoteGame, known_strategies, outputs_at, outputs_for, random_strategies
+from certmask.attacks.means import check_allowed
+from certmask.attacks.vote_game import (
+    District,
+    Turned,
+    VoteGame,
+    known_strategies,
+    outputs_at,
+    outputs_for,
+    random_strategies,
+)
 from certmask.certificate import NO_CLASS, Decision
 from certmask.errors import AttackError
+from certmask.geometry import Districts, find_districts
 from certmask.rules import Rule
+from certmask.threat import Patch
 from certmask.votes import Votes
 
 FEW_CLASSES = 4
@@ -35,12 +46,12 @@ class WorstCase:
     """The worst decision that was found, the district it takes a patch in, and the votes that do it.
 
     ``exact`` says that nothing is worse: a wrong class without an alert was found, or every attack was tried that
-    the palette allows. Otherwise it is the worst of many that were tried.
+    the palette allows. Otherwise it is the worst of many that were tried. Several patches take several districts.
     """
 
     harm: Harm
     decision: Decision
-    district: int
+    district: District
     turned: Turned
     exact: bool
 
@@ -49,14 +60,18 @@ def worst_case(
     votes: Votes,
     rule: Rule,
     label: int,
-    district: int | None = None,
+    district: District | None = None,
     *,
+    patch: Patch | None = None,
     palette: Tensor | None = None,
     plays: int = 4000,
     seed: int = 0,
 ) -> WorstCase:
     """What an attacker with full control over the votes outside one jury can do to the clean ``votes`` of an image.
 
+    Against several patches, over the votes that do not hide all of as many districts. ``patch`` is what the attacker
+    has, where that is less than the threat, such as one of the size for which an image is certified; districts are
+    then those of this patch.
     Known strategies first, then every attack, up to ``plays`` of them; if that was not all, a tenth as many at random.
     Without a district, the worst of all. ``palette`` ``[rows, classes]`` lists the outputs to choose from; by default
     certain, faint and silent ones and, for a rule with levels, such as lead by exactly a threshold.
@@ -66,12 +81,36 @@ def worst_case(
         raise AttackError(f"expected a label from 0 to {classes - 1}, got {label}")
     if plays < 1:
         raise AttackError(f"expected at least 1 play, got {plays}")
-    count = len(votes.cover.districts)
-    if district is not None and not 0 <= district < count:
-        raise AttackError(f"expected a district from 0 to {count - 1}, got {district}")
+    districts, count = _districts(votes, patch), (patch or votes.cover.threat).count
+    places: Iterable[District] = [district] if district is not None else _places(len(districts), count)
+    if district is not None:
+        _check_district(district, len(districts), count)
     palette = _outputs(votes, rule, label) if palette is None else palette
-    games = (VoteGame(votes, rule, place, palette) for place in (range(count) if district is None else [district]))
+    games = (VoteGame(votes, rule, place, palette, districts) for place in places)
     return _worst(_worst_in(game, label, plays, np.random.default_rng(seed)) for game in games)
+
+
+def _districts(votes: Votes, patch: Patch | None) -> Districts:
+    """Where a patch may be: those of the cover, or of a patch within what that is against."""
+    cover = votes.cover
+    if patch is None:
+        return cover.districts
+    check_allowed(patch, cover.threat, cover.image)
+    return find_districts(cover.image, patch, cover.masks)
+
+
+def _places(districts: int, count: int) -> Iterable[District]:
+    """Every district, or every choice of so many: who has fewer can do less."""
+    return range(districts) if count == 1 else combinations(range(districts), min(count, districts))
+
+
+def _check_district(district: District, districts: int, count: int) -> None:
+    """An error unless there are such places, no more than there are patches."""
+    places = np.atleast_1d(district).tolist()
+    if not all(0 <= place < districts for place in places):
+        raise AttackError(f"expected a district from 0 to {districts - 1}, got {district}")
+    if not 1 <= len(places) <= count:
+        raise AttackError(f"expected districts of at most {count} patches, got {len(places)}")
 
 
 def harm_of(decision: Decision, label: int) -> Harm:

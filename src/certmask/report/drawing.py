@@ -176,11 +176,12 @@ def with_jury(photo: Image.Image, cover: Cover, place: Size) -> Image.Image:
     return Image.alpha_composite(large.convert("RGBA"), layer).convert("RGB")
 
 
-def with_frames(picture: Image.Image, frames: Sequence[Box], colour: str = RED) -> Image.Image:
-    """The picture with frames around some of its pixels; those of a pair are joined."""
+def with_frames(picture: Image.Image, frames: Sequence[Box], colour: str = RED, *, joined: bool = True) -> Image.Image:
+    """The picture with frames around some of its pixels; those of a pair are ``joined`` by a line."""
     large, scale = _enlarged(picture)
     draw = ImageDraw.Draw(large)
-    joint = [(scale * (left + right) / 2, scale * (top + bottom) / 2) for left, top, right, bottom in frames]
+    pair = frames if joined else ()
+    joint = [(scale * (left + right) / 2, scale * (top + bottom) / 2) for left, top, right, bottom in pair]
     draw.line(joint, fill="white", width=4)
     draw.line(joint, fill=colour, width=2)
     for left, top, right, bottom in frames:

@@ -276,11 +276,9 @@ def _clean_photo(attack: Run, row: Row, runs: Sequence[Run], album: Album) -> Im
 
 
 def _attack_card(attack: Run, row: Row, clean: Image.Image | None, album: Album) -> Markup:
-    picture, defence, corner = saved_picture(attack, row), row["defence"], row.get("corner")
-    framed = picture
-    if corner:
-        place = (corner[0], corner[0] + 1, corner[1], corner[1] + 1)
-        framed = with_frames(picture, [patches_in(place, _box(attack, defence, row))])
+    picture, defence = saved_picture(attack, row), row["defence"]
+    frames = [patches_in((top, top + 1, left, left + 1), size) for (top, left), size in attack.patches(row)]
+    framed = with_frames(picture, frames, joined=False) if frames else picture
     pictures = {"clean": clean, "attacked": framed} if clean else {"attacked": framed}
     said = f"answers {album.class_name(row['answer'])}{', with an alert' if row['alert'] else ''}"
     tone = "wrong" if row["broken"] else "alert" if row["alert"] else "unproved"

@@ -31,6 +31,9 @@ IN_PHOTO: Shape = {"size": list, "patch": list, "reach": list, "side": int}
 PATCHED: Shape = {"corner": list, "patch": list, "threat": list}
 WEAKEST: Shape = {"places": list, "level": int}
 ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "broken": bool}
+PATCH: Shape = {"corner": list, "size": list}
+Placed = tuple[Size, Size]
+"""Corner and size of a patch on the model's input."""
 LAST_RESORTS = ("bare", "majority")
 """What an answer rests on that no certificate speaks of."""
 GOING_ON: Mapping[str, Shape] = {"certify": {"input_sha256": str}, "attack": {"attempt": str}}
@@ -85,6 +88,17 @@ class Run:
         """Height and width of the input on which the threat is held off."""
         height, width = self.header["defences"][defence]["image"]
         return height, width
+
+    def patches(self, attempt: Row) -> list[Placed]:
+        """Corner and size of each patch of an attempt; of one patch of a known size, the row tells the corner alone.
+
+        None where the row tells nothing, as the earliest do.
+        """
+        told, defence = attempt.get("patches"), attempt["defence"]
+        if told is None and attempt.get("corner"):
+            size = self.met(defence, attempt).boxes_on(self.image(defence))[0]
+            told = [{"corner": attempt["corner"], "size": size}]
+        return [((p["corner"][0], p["corner"][1]), (p["size"][0], p["size"][1])) for p in told or ()]
 
     def cover(self, defence: str, row: Row | None = None) -> Row | None:
         """How the defence's cover is described, or that for a row; None where it has no masks, or not one for all."""
@@ -333,6 +347,18 @@ def _check_attempt(row: Row, defences: Row, where: str) -> None:
         _check(row["photo"], PATCHED, f"the photo in {where}")
         if row["photo"]["threat"] not in classes:
             raise ResultsError(f"expected a class of the header as the threat in {where}, got {row['photo']['threat']}")
+    for patch in _listed(row, "patches", where):
+        _check(patch, PATCH, f"a patch of {where}")
+        _check_sizes(patch, ("size",), where)
+        if len(patch["corner"]) != 2 or not all(_fits(at, int) for at in patch["corner"]):
+            raise ResultsError(f"expected a corner as row and column in {where}, got {patch['corner']!r}")
+
+
+def _listed(fields: Row, key: str, where: str) -> list[Any]:
+    """What is listed under a key; nothing where it is not there."""
+    if key in fields:
+        _check(fields, {key: list}, where)
+    return list(fields.get(key, []))
 
 
 def _check(fields: Any, shape: Shape, where: str) -> None:
