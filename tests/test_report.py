@@ -486,7 +486,7 @@ def only_undefended(lines: Lines) -> None:
         (lambda lines: None, ("no number that a rule reads moves by more than 0.005",
                               "no guarantee against an adaptive attacker",
                               "the true class is answered or an alert raised, whatever the patch shows",
-                              "one 8×8 patch (6.2 % of 32×32)", "Nothing here speaks of two patches")),
+                              "one 8×8 patch (6.2 % of 32×32)", "Nothing here speaks of another threat: more patches")),
     ],
 )  # fmt: skip
 def test_the_summary_in_words(change: Callable[[Lines], None], words: tuple[str, ...], tmp_path: Path) -> None:
@@ -1030,7 +1030,7 @@ OUTCOME = (2, "defences", "jury recovery")
         (at(0, "defences", "jury recovery", "cover", value=7), "named fields in the cover of 'jury recovery'"),
         (at(0, "defences", "jury recovery", value={"rule": RECOVERY}), "expected 'threat' in defence 'jury recovery'"),
         (at(0, "defences", "jury recovery", value={"rule": RECOVERY, "threat": {"kind": "worm"}, "image": [32, 32]}),
-         "a threat of kind patch, photo patch, got 'worm'"),
+         "a threat of kind patch, any rectangle, up to, photo patch, got 'worm'"),
         (at(2, "defences", "jury recovery", "dissent", drop=True), "'dissent'"),
         (at(slice(1, None), value=[]), "at least one row"),
         (at(2, "image", drop=True), "line 3"),
@@ -1047,8 +1047,8 @@ OUTCOME = (2, "defences", "jury recovery")
         (at(*OUTCOME, value={"label": 1, "alert": False, "certified": True, "dissent": 0, "passes": 1,
                              "certificate_passes": 1, "basis": "bare"}), "rest on its places, got a bare one"),
         (at(*OUTCOME, "weakest", value=7), "named fields in the weakest place"),
-        (at(*OUTCOME, "weakest", value={"places": [], "lead": 0.1, "level": 0}), "one or two boxes and a lead"),
-        (at(*OUTCOME, "weakest", value={"places": [[1, 2, 3]], "lead": 0.1, "level": 0}), "one or two boxes"),
+        (at(*OUTCOME, "weakest", value={"places": [], "lead": 0.1, "level": 0}), "boxes and a lead"),
+        (at(*OUTCOME, "weakest", value={"places": [[1, 2, 3]], "lead": 0.1, "level": 0}), "boxes and a lead"),
         (at(*OUTCOME, "weakest", value={"places": [[0, 1, 0, 1]], "lead": "?", "level": 0}), "boxes and a lead"),
         (at(*OUTCOME, "weakest", value={"places": [[0, 1, 0, 1]], "lead": 0.1, "level": -1}), "'level'"),
         (at(*OUTCOME, value={"label": 5, "alert": False, "certified": True, "dissent": 0, "passes": 1,

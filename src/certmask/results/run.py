@@ -214,7 +214,8 @@ def _check_defence(defence: Any, where: str) -> None:
         raise ResultsError(f"expected a known guarantee, got {defence['rule']['guarantee']!r} for {where}")
     if defence.get("cover") is not None:
         cover = defence["cover"]
-        _check(cover, COVER if "threat" in cover else {**COVER, "patch": list}, f"the cover of {where}")
+        _check(cover, COVER, f"the cover of {where}")
+        _check(cover, {"threat": dict} if "threat" in cover else {"patch": list}, f"the cover of {where}")
         _check_sizes(cover, [key for key in ("image", "patch", "mask", "fold") if key in cover], where)
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
