@@ -241,6 +241,6 @@ PLAN: list[Column[tuple[Trial, int, int, int]]] = [
 
 def plan_table(planned: Sequence[Trial], cost: int = 1) -> Table:
     """What every trial takes at most, ``cost`` passes a vote; proofs end at the first wrong one, most take far less."""
-    note = "Passes under two masks or more (pairs) are made only for images whose coarser votes leave a certificate possible."
+    note = "Passes under two masks or more (pairs) are made only where coarser votes leave a certificate possible."
     title = "Passes per image, and of the whole run where --images is given"
     return full_table(title, PLAN, [(trial, *trial.passes(), cost) for trial in planned], (note,))
