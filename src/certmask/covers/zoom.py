@@ -18,10 +18,13 @@ Level = int | tuple[int, int]
 PER_AXIS: tuple[Level, ...] = (2, 3, 6, 12)
 """Masks per axis of the levels, where nobody says otherwise: 128, 96, 64 and 48 px for a 32 px patch on 224."""
 
-MANY_PER_AXIS: tuple[Level, ...] = (2, 3, 6)
-"""The same where patches differ in size, or there are two of them."""
+SIZES_PER_AXIS: tuple[Level, ...] = (2, 3, 6)
+"""The same where patches differ in size."""
 
-FEW_PER_AXIS: tuple[Level, ...] = (2, 3)
+TWO_PER_AXIS: tuple[Level, ...] = (3, 6)
+"""The same for two patches: of four masks of half the side together, nothing is left to be seen."""
+
+MORE_PER_AXIS: tuple[Level, ...] = (3,)
 """The same for more patches, of which sets are many."""
 
 STEPS = 56
@@ -49,9 +52,10 @@ def zoom_cover(
 
 def default_levels(threat: Threat, rounds: int = 2) -> tuple[Level, ...]:
     """Masks per axis where nobody says otherwise, for a rule that judges so many hypotheses together at most."""
-    if isinstance(threat, Patch) and threat.count * rounds <= 2:
-        return PER_AXIS
-    return MANY_PER_AXIS if threat.count * rounds <= 4 else FEW_PER_AXIS
+    if not isinstance(threat, Patch):
+        return SIZES_PER_AXIS
+    together = threat.count * rounds
+    return PER_AXIS if together <= 2 else TWO_PER_AXIS if together <= 4 else MORE_PER_AXIS
 
 
 def _levels(image: Size, threat: Threat, levels: Sequence[Level], align: int) -> list[Cover]:

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from certmask.experiments import paper_tables as paper
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch
 from certmask.experiments.zooming import LEVELS, SHIPPED, SHIPPED_DETECTION
 
+if TYPE_CHECKING:
+    from certmask.covers.zoom import Level
+
 TWO, SHAPES, SIZES = "two patches", "any rectangle of its area", "unknown size"
-FEWER = (2, 3, 6)
+PAIRS: tuple[Level, ...] = (3, 6)
+FEWER: tuple[Level, ...] = (2, 3, 6)
+SURE = {"thresholds": (0.95, 0.5), "claim_thresholds": (0.9, 0.2)}
+"""What settles the two coarser of these levels for one patch."""
+
+
+def _pairs(lead: float) -> DeclaredDefence:
+    """Recovery from two patches, where large masks settle what leads by more than this."""
+    told = {"thresholds": lead, "claim_thresholds": lead}
+    name = f"zoom, two patches, {lead:g}"
+    return DeclaredDefence(name, "zoom", "zoom", levels=PAIRS, against=TWO, parameters=told)
 
 
 def beyond_one_square(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
+    sure = {"thresholds": SURE["thresholds"]}
     return (
         DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
         DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS),
         DeclaredDefence(SHIPPED_DETECTION, "zoom-detection", "zoom", levels=LEVELS),
         DeclaredDefence("zoom, two patches, 3×3 alone", "zoom", "zoom", levels=(3,), against=TWO),
-        DeclaredDefence("zoom, two patches", "zoom", "zoom", levels=FEWER, against=TWO),
+        *map(_pairs, (0.2, 0.5, 0.8)),
         DeclaredDefence("zoom detection, two patches", "zoom-detection", "zoom", levels=LEVELS, against=TWO),
         DeclaredDefence("pair detection, two patches", "pair-detection", "zoom", levels=LEVELS, against=TWO),
-        DeclaredDefence("zoom, any rectangle", "zoom", "zoom", levels=FEWER, against=SHAPES),
-        DeclaredDefence("zoom detection, any rectangle", "zoom-detection", "zoom", levels=FEWER, against=SHAPES),
-        DeclaredDefence("zoom, unknown size", "zoom", "zoom", levels=FEWER, against=SIZES),
-        DeclaredDefence("zoom detection, unknown size", "zoom-detection", "zoom", levels=FEWER, against=SIZES),
-    )
+        DeclaredDefence("zoom, any rectangle", "zoom", "zoom", levels=FEWER, against=SHAPES, parameters=SURE),
+        DeclaredDefence("zoom detection, any rectangle", "zoom-detection", "zoom", levels=FEWER, against=SHAPES,
+                        parameters=sure),
+        DeclaredDefence("zoom, unknown size", "zoom", "zoom", levels=FEWER, against=SIZES, parameters=SURE),
+        DeclaredDefence("zoom detection, unknown size", "zoom-detection", "zoom", levels=FEWER, against=SIZES,
+                        parameters=sure),
+    )  # fmt: skip
 
 
 REACH = Experiment(
@@ -31,8 +49,8 @@ REACH = Experiment(
     {"imagenet": (paper.PATCHES["2 %"],), "cifar10": (paper.PATCHES["2.4 %"],)}, beyond_one_square,
     notes=(
         "Each row says what its defence holds off. Unknown size: certified against the largest, half as large again as "
-        "the patch; the run has the certified size of every image (certmask table). Two patches, rectangles and sizes "
-        "have levels of 2, 3 and 6 masks per axis, detection of two and one patch also 12, each as large as for one "
-        "square patch of the same area.",
+        "the patch; the run has the certified size of every image (certmask table). Rectangles and sizes have levels "
+        "of 2, 3 and 6 masks per axis, one patch and detection of two also 12, recovery from two 3 and 6, with the lead "
+        "that settles the former; masks are as large as for one square patch of the same area.",
     ),
 )  # fmt: skip
