@@ -50,7 +50,7 @@ REACH = Experiment(
     notes=(
         "Each row says what its defence holds off. Unknown size: certified against the largest, half as large again as "
         "the patch; the run has the certified size of every image (certmask table). Rectangles and sizes have levels "
-        "of 2, 3 and 6 masks per axis, one patch and detection of two also 12, recovery from two 3 and 6, with the lead "
-        "that settles the former; masks are as large as for one square patch of the same area.",
+        "of 2, 3 and 6 masks per axis, one patch and detection of two also 12, recovery from two 3 and 6, with the "
+        "lead that settles the former; masks are as large as for one square patch of the same area.",
     ),
 )  # fmt: skip
