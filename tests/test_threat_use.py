@@ -140,6 +140,24 @@ def test_a_side_that_cannot_be_is_refused(sized: Path, tmp_path: Path, side: obj
         read_run(path)
 
 
+def by_what_is_hidden(images: Tensor) -> Tensor:
+    """Sure of class 1 where little is hidden, of class 0 where nothing is or more: only small masks mislead it."""
+    hidden = (images == 0.5).all(dim=1).sum(dim=(1, 2))
+    few = ((hidden > 0) & (hidden <= 49)).float()
+    return 9 * torch.stack([1 - few, few], dim=1)
+
+
+@pytest.mark.parametrize("rule", ["zoom", "zoom-detection"])
+def test_places_of_smaller_patches_may_dissent_in_a_certified_picture(rule: str, tmp_path: Path) -> None:
+    """Theorem 18 asks nothing of their claims: the last resort may be asked, or an alert raised, and the file is read."""
+    cover = cm.zoom_cover(24, UpTo(8, (2, 8)), (4,))
+    shield = cm.Defence(by_what_is_hidden, cover, rule, fill=0.5, size=24, mean=(0, 0, 0), std=(1, 1, 1))
+    run = shield.certify(torch.zeros(1, 3, 24, 24), [0]).save(tmp_path / "run.jsonl")
+    (outcome,) = (row["defences"][rule] for row in run.rows)
+    assert (outcome["certified"], outcome["side"]) == (True, 8)
+    assert (outcome["alert"], outcome["basis"]) == ((False, "bare") if rule == "zoom" else (True, ""))
+
+
 def test_unknown_sizes_on_the_command_line(tmp_path: Path) -> None:
     """Certified, tabled, continued; and a photo told its own size."""
     out = tmp_path / "run.jsonl"

@@ -76,7 +76,8 @@ BASES = {
     "bare": "no place that claims another class is unbeaten: the picture as it came",
     "majority": "no place that claims another class is unbeaten: what most places claim",
 }
-"""What an answer may rest on, and what that means. A certified picture without a patch is unanimous."""
+"""What an answer may rest on, and what that means. A certified picture without a patch is unanimous, unless patches are
+of unknown size: places of other sizes than the certified one may claim another class."""
 
 
 @dataclass(frozen=True)
