@@ -140,6 +140,20 @@ def test_a_side_that_cannot_be_is_refused(sized: Path, tmp_path: Path, side: obj
         read_run(path)
 
 
+@pytest.mark.parametrize("wrong", [{"label": 2}, {"alert": True}], ids=str)
+def test_a_picture_that_is_certified_for_some_size_is_answered_as_promised(
+    sized: Path, tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    """No patch is one of that size, too, though the image is not certified against the whole threat."""
+    header, *rows = [json.loads(line) for line in sized.read_text().splitlines()]
+    row = next(row for row in rows if row["defences"]["zoom"]["side"] == 4)
+    row["defences"]["zoom"].update(wrong)
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
+    with pytest.raises(ResultsError, match="expected a certified clean image to be answered as promised"):
+        read_run(path)
+
+
 def by_what_is_hidden(images: Tensor) -> Tensor:
     """Sure of class 1 where little is hidden, of class 0 where nothing is or more: only small masks mislead it."""
     hidden = (images == 0.5).all(dim=1).sum(dim=(1, 2))
@@ -149,7 +163,7 @@ def by_what_is_hidden(images: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rule", ["zoom", "zoom-detection"])
 def test_places_of_smaller_patches_may_dissent_in_a_certified_picture(rule: str, tmp_path: Path) -> None:
-    """Theorem 18 asks nothing of their claims: the last resort may be asked, or an alert raised, and the file is read."""
+    """Theorem 18 asks nothing of their claims: the last resort may answer, or an alert be raised; the file is read."""
     cover = cm.zoom_cover(24, UpTo(8, (2, 8)), (4,))
     shield = cm.Defence(by_what_is_hidden, cover, rule, fill=0.5, size=24, mean=(0, 0, 0), std=(1, 1, 1))
     run = shield.certify(torch.zeros(1, 3, 24, 24), [0]).save(tmp_path / "run.jsonl")

@@ -259,7 +259,8 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
         # No patch at all is one of the attacks that a certificate speaks of.
         answer = Decision(outcome["label"], outcome["alert"])
         alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
-        if outcome.get("certified") and (alarm or guarantee.broken_by(answer, row["label"])):
+        promised = outcome.get("certified") or outcome.get("side")
+        if promised and (alarm or guarantee.broken_by(answer, row["label"])):
             raise ResultsError(
                 f"expected a certified clean image to be answered as promised, got {row['image']!r} under {name!r} "
                 f"answered {outcome['label']}{' with an alert' if outcome['alert'] else ''} in {where}"
