@@ -140,6 +140,20 @@ def test_a_side_that_cannot_be_is_refused(sized: Path, tmp_path: Path, side: obj
         read_run(path)
 
 
+@pytest.mark.parametrize(
+    "threat", [{"kind": "up to", "side": 6, "sizes": [2, 6]}, {"kind": "patch", "height": 9, "width": 9}], ids=str
+)
+def test_a_threat_that_the_masks_are_not_made_for_is_refused(
+    sized: Path, tmp_path: Path, threat: dict[str, object]
+) -> None:
+    header, *rows = [json.loads(line) for line in sized.read_text().splitlines()]
+    header["defences"]["zoom"]["threat"] = threat
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
+    with pytest.raises(ResultsError, match="expected masks against any .* for 'zoom' .* got some for any patch"):
+        read_run(path)
+
+
 @pytest.mark.parametrize("wrong", [{"label": 2}, {"alert": True}], ids=str)
 def test_a_picture_that_is_certified_for_some_size_is_answered_as_promised(
     sized: Path, tmp_path: Path, wrong: dict[str, object]

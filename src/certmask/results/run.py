@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee
+from certmask.covers.cover import against
 from certmask.errors import GeometryError, ResultsError, any_of
 from certmask.results.file import Row, read_results
 from certmask.threat import Patch, PhotoPatch, Size, Threat, threat_from
@@ -205,6 +206,8 @@ def _check_defence(defence: Any, where: str) -> None:
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
     threat = _checked_threat(defence, where)
+    if defence.get("cover") is not None and _masked_against(defence["cover"], where) != threat:
+        raise ResultsError(f"expected masks against {threat} for {where}, got some for {against(defence['cover'])}")
     if isinstance(threat, PhotoPatch) != bool(defence.get("classes")):
         raise ResultsError(f"expected classes for a patch in the photo, and for nothing else, got {threat} for {where}")
     for one in defence.get("classes", ()):
@@ -222,6 +225,16 @@ def _check_class(one: Any, where: str) -> None:
         _check_sizes(one["cover"], ("image", "patch", "mask", "fold"), where)
         if one["cover"]["patch"] != list(threat.size):
             raise ResultsError(f"expected masks against {threat} for {where}, got some for {one['cover']['patch']}")
+
+
+def _masked_against(cover: Row, where: str) -> Threat:
+    """The threat that a cover is described to be against."""
+    if "threat" in cover:
+        _check(cover, {"threat": dict}, f"the cover of {where}")
+    try:
+        return against(cover)
+    except (GeometryError, TypeError) as error:
+        raise ResultsError(f"{error} for the cover of {where}") from None
 
 
 def _checked_threat(described: Row, where: str) -> Threat:
