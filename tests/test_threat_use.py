@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 import certmask as cm
+from certmask.cli.predict import Found
 from certmask.errors import ResultsError
 from certmask.report.report import markdown, read_report
 from certmask.results.columns import figures
@@ -150,7 +151,7 @@ def test_a_threat_that_the_masks_are_not_made_for_is_refused(
     header["defences"]["zoom"]["threat"] = threat
     path = tmp_path / "run.jsonl"
     path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
-    with pytest.raises(ResultsError, match="expected masks against any .* for 'zoom' .* got some for any patch"):
+    with pytest.raises(ResultsError, match=r"expected masks against any .* for 'zoom' .* got some for any patch"):
         read_run(path)
 
 
@@ -184,6 +185,32 @@ def test_places_of_smaller_patches_may_dissent_in_a_certified_picture(rule: str,
     (outcome,) = (row["defences"][rule] for row in run.rows)
     assert (outcome["certified"], outcome["side"]) == (True, 8)
     assert (outcome["alert"], outcome["basis"]) == ((False, "bare") if rule == "zoom" else (True, ""))
+
+
+def test_what_fails_of_a_larger_patch_is_not_told_of_the_certified_one() -> None:
+    """The only proof that failed is that of the largest size: it is not where the certificate is weakest."""
+
+    def by_much(images: Tensor) -> Tensor:
+        much = ((images == 0.5).all(dim=1).sum(dim=(1, 2)) > 100).float()
+        return 9 * torch.stack([1 - much, much], dim=1)
+
+    cover = cm.zoom_cover(24, UpTo(8, (2, 8)), (4,))
+    shield = cm.Defence(by_much, cover, "zoom-detection", fill=0.5, size=24, mean=(0, 0, 0), std=(1, 1, 1))
+    (found,) = shield.explain(torch.zeros(1, 3, 24, 24))
+    assert "certified detection against any 2×2 patch" in found.certificate.sentence
+    assert found.weakest is not None
+    assert not found.weakest.proved
+    shown = Found(found, shield.defence, (), None)  # type: ignore[arg-type]
+    assert shown.reasons[-1].startswith("not proved of a larger patch with the patch's corner in rows 0–4")
+
+
+def test_the_weakest_place_of_a_row_says_of_which_rectangle_it_is() -> None:
+    """Also where all of its places are of one shape, which is not the first one of the threat."""
+    shield = cm.Defence(by_colour, AnyRectangle(9), size=24)
+    rows = shield.certify(pictures(4), by_colour(pictures(4)).argmax(dim=1)).rows
+    for weakest in (row["defences"]["zoom"]["weakest"] for row in rows):
+        assert len(weakest["sizes"]) == len(weakest["places"])
+        assert all(Patch(*size) in shield.defence.covers[0].patches for size in weakest["sizes"])
 
 
 def test_unknown_sizes_on_the_command_line(tmp_path: Path) -> None:
