@@ -213,6 +213,17 @@ def test_the_weakest_place_of_a_row_says_of_which_rectangle_it_is() -> None:
         assert all(Patch(*size) in shield.defence.covers[0].patches for size in weakest["sizes"])
 
 
+@pytest.mark.parametrize("rule", ["zoom", "zoom-detection"])
+def test_claims_about_two_patches_are_no_duels(rule: str) -> None:
+    """Two masks are what every claim takes then; only recovery looks through more."""
+    cover = cm.zoom_cover(24, Patch(3, 3, 2), (3,))
+    noisy = torch.rand(1, 3, 24, 24, generator=torch.Generator().manual_seed(3))
+    (found,) = cm.Defence(by_colour, cover, rule, size=24).explain(noisy)
+    assert len(set(found.claims)) > 1, "places disagree, else nobody would duel"
+    assert (found.duels > 0) == (rule == "zoom")
+    assert ("with more than 2 masks decided between them" in found.why()) == (rule == "zoom")
+
+
 def test_unknown_sizes_on_the_command_line(tmp_path: Path) -> None:
     """Certified, tabled, continued; and a photo told its own size."""
     out = tmp_path / "run.jsonl"
