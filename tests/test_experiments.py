@@ -521,7 +521,7 @@ def test_every_defence_has_the_margin_in_its_own_unit() -> None:
         (lambda h: h["defences"].update({"another": h["defences"]["published k=1"]}), "'another'"),
         (lambda h: h["defences"]["published k=6"]["cover"].update(mask=[9, 9]), r"\(9, 9\)"),
         (lambda h: h["defences"]["published k=6"]["cover"].update(tiling="spread"), "'spread'"),
-        (lambda h: h["defences"]["published k=6"]["cover"].update(patch=[5, 5]), "height=5, width=5"),
+        (lambda h: h["defences"]["published k=6"]["cover"].update(patch=[5, 5]), "any 5×5 patch"),
         (lambda h: h.update(kind="speed"), "'speed'"),
     ],
 )

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 import certmask as cm
+from certmask.cli.predict import Found
 from certmask.errors import ResultsError
 from certmask.report.report import markdown, read_report
 from certmask.results.columns import figures
@@ -138,6 +139,89 @@ def test_a_side_that_cannot_be_is_refused(sized: Path, tmp_path: Path, side: obj
     path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
     with pytest.raises(ResultsError, match=r"expected a certified side among \[0, 2, 4, 6\] for 'zoom'"):
         read_run(path)
+
+
+@pytest.mark.parametrize(
+    "threat", [{"kind": "up to", "side": 6, "sizes": [2, 6]}, {"kind": "patch", "height": 9, "width": 9}], ids=str
+)
+def test_a_threat_that_the_masks_are_not_made_for_is_refused(
+    sized: Path, tmp_path: Path, threat: dict[str, object]
+) -> None:
+    header, *rows = [json.loads(line) for line in sized.read_text().splitlines()]
+    header["defences"]["zoom"]["threat"] = threat
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
+    with pytest.raises(ResultsError, match=r"expected masks against any .* for 'zoom' .* got some for any patch"):
+        read_run(path)
+
+
+@pytest.mark.parametrize("wrong", [{"label": 2}, {"alert": True}], ids=str)
+def test_a_picture_that_is_certified_for_some_size_is_answered_as_promised(
+    sized: Path, tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    """No patch is one of that size, too, though the image is not certified against the whole threat."""
+    header, *rows = [json.loads(line) for line in sized.read_text().splitlines()]
+    row = next(row for row in rows if row["defences"]["zoom"]["side"] == 4)
+    row["defences"]["zoom"].update(wrong)
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(map(json.dumps, [header, *rows])) + "\n")
+    with pytest.raises(ResultsError, match="expected a certified clean image to be answered as promised"):
+        read_run(path)
+
+
+def by_what_is_hidden(images: Tensor) -> Tensor:
+    """Sure of class 1 where little is hidden, of class 0 where nothing is or more: only small masks mislead it."""
+    hidden = (images == 0.5).all(dim=1).sum(dim=(1, 2))
+    few = ((hidden > 0) & (hidden <= 49)).float()
+    return 9 * torch.stack([1 - few, few], dim=1)
+
+
+@pytest.mark.parametrize("rule", ["zoom", "zoom-detection"])
+def test_places_of_smaller_patches_may_dissent_in_a_certified_picture(rule: str, tmp_path: Path) -> None:
+    """Theorem 18 asks nothing of their claims: the last resort may answer, or an alert be raised; the file is read."""
+    cover = cm.zoom_cover(24, UpTo(8, (2, 8)), (4,))
+    shield = cm.Defence(by_what_is_hidden, cover, rule, fill=0.5, size=24, mean=(0, 0, 0), std=(1, 1, 1))
+    run = shield.certify(torch.zeros(1, 3, 24, 24), [0]).save(tmp_path / "run.jsonl")
+    (outcome,) = (row["defences"][rule] for row in run.rows)
+    assert (outcome["certified"], outcome["side"]) == (True, 8)
+    assert (outcome["alert"], outcome["basis"]) == ((False, "bare") if rule == "zoom" else (True, ""))
+
+
+def test_what_fails_of_a_larger_patch_is_not_told_of_the_certified_one() -> None:
+    """The only proof that failed is that of the largest size: it is not where the certificate is weakest."""
+
+    def by_much(images: Tensor) -> Tensor:
+        much = ((images == 0.5).all(dim=1).sum(dim=(1, 2)) > 100).float()
+        return 9 * torch.stack([1 - much, much], dim=1)
+
+    cover = cm.zoom_cover(24, UpTo(8, (2, 8)), (4,))
+    shield = cm.Defence(by_much, cover, "zoom-detection", fill=0.5, size=24, mean=(0, 0, 0), std=(1, 1, 1))
+    (found,) = shield.explain(torch.zeros(1, 3, 24, 24))
+    assert "certified detection against any 2×2 patch" in found.certificate.sentence
+    assert found.weakest is not None
+    assert not found.weakest.proved
+    shown = Found(found, shield.defence, (), None)  # type: ignore[arg-type]
+    assert shown.reasons[-1].startswith("not proved of a larger patch with the patch's corner in rows 0–4")
+
+
+def test_the_weakest_place_of_a_row_says_of_which_rectangle_it_is() -> None:
+    """Also where all of its places are of one shape, which is not the first one of the threat."""
+    shield = cm.Defence(by_colour, AnyRectangle(9), size=24)
+    rows = shield.certify(pictures(4), by_colour(pictures(4)).argmax(dim=1)).rows
+    for weakest in (row["defences"]["zoom"]["weakest"] for row in rows):
+        assert len(weakest["sizes"]) == len(weakest["places"])
+        assert all(Patch(*size) in shield.defence.covers[0].patches for size in weakest["sizes"])
+
+
+@pytest.mark.parametrize("rule", ["zoom", "zoom-detection"])
+def test_claims_about_two_patches_are_no_duels(rule: str) -> None:
+    """Two masks are what every claim takes then; only recovery looks through more."""
+    cover = cm.zoom_cover(24, Patch(3, 3, 2), (3,))
+    noisy = torch.rand(1, 3, 24, 24, generator=torch.Generator().manual_seed(3))
+    (found,) = cm.Defence(by_colour, cover, rule, size=24).explain(noisy)
+    assert len(set(found.claims)) > 1, "places disagree, else nobody would duel"
+    assert (found.duels > 0) == (rule == "zoom")
+    assert ("with more than 2 masks decided between them" in found.why()) == (rule == "zoom")
 
 
 def test_unknown_sizes_on_the_command_line(tmp_path: Path) -> None:

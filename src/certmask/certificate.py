@@ -76,7 +76,8 @@ BASES = {
     "bare": "no place that claims another class is unbeaten: the picture as it came",
     "majority": "no place that claims another class is unbeaten: what most places claim",
 }
-"""What an answer may rest on, and what that means. A certified picture without a patch is unanimous."""
+"""What an answer may rest on, and what that means. A certified picture without a patch is unanimous, unless patches are
+of unknown size: places of other sizes than the certified one may claim another class."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class Weakest:
     """Where a proof is weakest, or failed: one place or a pair of them, and by how much its label leads there.
 
     Where there are several patches, it is two hypotheses, and so more places. ``places`` are boxes of a patch's top
-    left corners, ``sizes`` the patches' sizes, ``level`` is the one that settled it, counted from 0.
+    left corners, ``sizes`` the patches' sizes where a cover has several, ``level`` is the one that settled it, counted
+    from 0.
     """
 
     places: tuple[Box, ...]
@@ -118,9 +120,14 @@ class Weakest:
     level: int
     sizes: tuple[Size, ...] = ()
 
+    @property
+    def proved(self) -> bool:
+        """Whether the proof went well there: where one has failed, the lead is not positive."""
+        return self.lead > 0
+
     def describe(self) -> dict[str, Any]:
-        """As results files record it; sizes only where they differ."""
-        sizes = {"sizes": [list(size) for size in self.sizes]} if len(set(self.sizes)) > 1 else {}
+        """As results files record it."""
+        sizes = {"sizes": [list(size) for size in self.sizes]} if self.sizes else {}
         return {
             "places": [list(place) for place in self.places], "lead": round(self.lead, 6), "level": self.level, **sizes,
         }  # fmt: skip

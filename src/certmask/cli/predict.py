@@ -229,7 +229,8 @@ class Found:
         places = " and ".join(
             f"rows {top}–{bottom - 1}, columns {left}–{right - 1}" for top, bottom, left, right in one.weakest.places
         )
-        holds = "weakest" if one.certificate.holds else "not proved"
+        failed = "not proved of a larger patch" if one.certificate.holds else "not proved"
+        holds = "weakest" if one.weakest.proved else failed
         level, levels = one.weakest.level + 1, max(len(cover.levels) for cover in self.defence.covers)
         at = f", settled at level {level} of {levels}" if levels > 1 else ""
         return [*told, f"{holds} with the patch's corner in {places}: a lead of {one.weakest.lead:.2g}{at}"]
@@ -341,8 +342,8 @@ def _draw(found: Found, image: Image.Image, path: Path) -> None:
 
     one = found.explanation
     title = f"{found.name}{' — ALERT' if one.alert else ''}\n{found.finding}"
-    rule, holds = found.defence.rule, one.certificate.holds
     (cover,) = found.defence.covers
-    shown = Map(cover, one.places, one.label, rule.unit, holds, one.weakest)
+    proved = one.certificate.holds if one.weakest is None else one.weakest.proved
+    shown = Map(cover, one.places, one.label, found.defence.rule.unit, proved, one.weakest)
     draw_map(image, shown, found.names, title, path)
     err.print(f"drawn in {path}", markup=False, soft_wrap=True)

@@ -31,8 +31,8 @@ class Explanation:
     ``basis`` is what the answer rests on, for rules that can tell. ``votes`` has the class and the confidence of every
     single mask, no class where it was not asked. ``places`` has what is claimed at every place where the patch may be,
     how sure that is and which level settled it, ``hypotheses`` the masks that may speak for it; ``duels`` counts the
-    two-mask passes that were asked for to decide between them. ``certificate`` is about the answer, should the picture
-    be clean, and ``weakest`` is where its proof is weakest, or where it failed. A defence without masks has no
+    passes with more masks than patches, which decide between them. ``certificate`` is about the answer, should the
+    picture be clean, and ``weakest`` is where its proof is weakest, or where it failed. A defence without masks has no
     ``votes``, ``places`` or ``hypotheses``.
     """
 
@@ -66,7 +66,9 @@ class Explanation:
             parts.append(f"{closer:,} {'was' if closer == 1 else 'were'} looked at closer")
         if len(said) > 1 and self.duels:
             passes = "1 pass" if self.duels == 1 else f"{self.duels:,} passes"
-            parts.append(f"{passes} with two masks decided between them")
+            patches = self.certificate.threat.get("count", 1)
+            masks = "two masks" if patches == 1 else f"more than {patches} masks"
+            parts.append(f"{passes} with {masks} decided between them")
         if len(said) > 1 and self.basis:
             parts.append(f"the answer is {self.basis} ({BASES[self.basis]})")
         return "; ".join(parts)
@@ -81,7 +83,8 @@ def explain(engine: Engine, images: Iterable[Tensor], defence: RuledDefence) -> 
         labels = np.array([decision.label for decision in decisions])
         marks = asked_marks(store, asked)
         cost = engine.classifier.cost
-        passes, duels = cost * marks.sum(axis=1), cost * (marks & (store.passes.sizes > 1)).sum(axis=1)
+        of_two = marks & (store.passes.sizes > defence.threat.count)
+        passes, duels = cost * marks.sum(axis=1), cost * of_two.sum(axis=1)
         proofs = yield from defence.proving(engine, store, np.maximum(labels, 0))  # where all is silent, none holds
         seen = [Seen()] * len(labels)
         if isinstance(defence, MaskedDefence):

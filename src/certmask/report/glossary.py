@@ -22,7 +22,8 @@ TERMS = {
     "where probabilities are averaged. Negative: another class is ahead.",
     "basis": f"What an answer rests on. Unanimous: {BASES['unanimous']}. Unbeaten: {BASES['unbeaten']}, under votes "
     "that hide both. Bare, or majority: no place that claims another class is unbeaten, so that the unmasked picture "
-    "answers, or what most places claim. The answer about a certified photo without a patch is unanimous.",
+    "answers, or what most places claim. The answer about a certified photo without a patch is unanimous, unless the "
+    "size of patches is unknown.",
     "weakest": "The place, or pair of places, at which the true class leads by least in a proof, with the level that "
     "settled it; where there is no proof, the place at which it failed. An attacker may want to begin there.",
     "vote": "The class that the classifier names under one mask, or under two at once.",

@@ -44,7 +44,8 @@ TITLE = 110
 class Map:
     """What every place of a cover claims beside an answer, with leads in ``unit``.
 
-    ``proved`` says whether the answer is certified, ``weakest`` where that is weakest, or where it failed.
+    ``proved`` says whether the answer is certified against the whole threat, ``weakest`` where that is weakest, or
+    where it failed.
     """
 
     cover: Cover

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee
+from certmask.covers.cover import against
 from certmask.errors import GeometryError, ResultsError, any_of
 from certmask.results.file import Row, read_results
 from certmask.threat import Patch, PhotoPatch, Size, Threat, threat_from
@@ -220,6 +221,8 @@ def _check_defence(defence: Any, where: str) -> None:
     _check(defence, DEFENCE, f"defence {where}")
     _check_sizes(defence, ("image",), where)
     threat = _checked_threat(defence, where)
+    if defence.get("cover") is not None and _masked_against(defence["cover"], where) != threat:
+        raise ResultsError(f"expected masks against {threat} for {where}, got some for {against(defence['cover'])}")
     if isinstance(threat, PhotoPatch) != bool(defence.get("classes")):
         raise ResultsError(f"expected classes for a patch in the photo, and for nothing else, got {threat} for {where}")
     for one in defence.get("classes", ()):
@@ -237,6 +240,16 @@ def _check_class(one: Any, where: str) -> None:
         _check_sizes(one["cover"], ("image", "patch", "mask", "fold"), where)
         if one["cover"]["patch"] != list(threat.size):
             raise ResultsError(f"expected masks against {threat} for {where}, got some for {one['cover']['patch']}")
+
+
+def _masked_against(cover: Row, where: str) -> Threat:
+    """The threat that a cover is described to be against."""
+    if "threat" in cover:
+        _check(cover, {"threat": dict}, f"the cover of {where}")
+    try:
+        return against(cover)
+    except (GeometryError, TypeError) as error:
+        raise ResultsError(f"{error} for the cover of {where}") from None
 
 
 def _checked_threat(described: Row, where: str) -> Threat:
@@ -269,12 +282,13 @@ def _check_image(row: Row, defences: Row, where: str) -> None:
             _check(outcome, {"dissent": int}, f"{name!r} in {where}")
         if guarantee is not Guarantee.NONE:
             _check(outcome, {"certified": bool}, f"{name!r} in {where}")
-        _check_basis(outcome, f"{name!r} in {where}")
+        _check_basis(outcome, defence, f"{name!r} in {where}")
         _check_side(outcome, defence, f"{name!r} in {where}")
         # No patch at all is one of the attacks that a certificate speaks of.
         answer = Decision(outcome["label"], outcome["alert"])
         alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
-        if outcome.get("certified") and (alarm or guarantee.broken_by(answer, row["label"])):
+        promised = outcome.get("certified") or outcome.get("side")
+        if promised and (alarm or guarantee.broken_by(answer, row["label"])):
             raise ResultsError(
                 f"expected a certified clean image to be answered as promised, got {row['image']!r} under {name!r} "
                 f"answered {outcome['label']}{' with an alert' if outcome['alert'] else ''} in {where}"
@@ -304,12 +318,15 @@ def _check_photo(row: Row, defences: Row, where: str) -> None:
         raise ResultsError(f"expected a class that holds what is reached in {where}, got {threat} for {photo['reach']}")
 
 
-def _check_basis(outcome: Row, where: str) -> None:
-    """What an answer rests on and where its proof is weakest, which earlier files do not say."""
+def _check_basis(outcome: Row, defence: Row, where: str) -> None:
+    """What an answer rests on and where its proof is weakest, which earlier files do not say.
+
+    Places of other sizes than the certified one may claim what they like, so that the last resort may be asked.
+    """
     basis, weakest = outcome.get("basis", ""), outcome.get("weakest")
     if basis not in ("", *BASES):
         raise ResultsError(f"expected basis to be {any_of(list(BASES))} for {where}, got {basis!r}")
-    if outcome.get("certified") and basis in LAST_RESORTS:
+    if outcome.get("certified") and basis in LAST_RESORTS and not threat_from(defence["threat"]).steps:
         raise ResultsError(f"expected a certified answer to rest on its places, got a {basis} one for {where}")
     if weakest is not None:
         _check(weakest, WEAKEST, f"the weakest place of {where}")

@@ -98,10 +98,11 @@ class Levels:
         return Place(boxes, self.jury(hypothesis, level), claim, lead, level, int(self.patches[own[0]]))
 
     def weakest(self, hypotheses: IntArray, lead: float, level: int) -> Weakest:
-        """Where hypotheses ``[n]`` are, settled with this lead at this level."""
-        places, cover = np.unique(self.sets[hypotheses]), self.ballot.cover
+        """Where hypotheses ``[n]`` are, settled with this lead at this level; of which sizes, if there are several."""
+        places, patches = np.unique(self.sets[hypotheses]), self.ballot.cover.patches
         boxes = tuple(tuple(box) for box in self.boxes[places].tolist())
-        return Weakest(boxes, lead, level, tuple(cover.patches[number].size for number in self.patches[places]))
+        sizes = tuple(patches[number].size for number in self.patches[places]) if len(patches) > 1 else ()
+        return Weakest(boxes, lead, level, sizes)
 
     def _down_to(self, level: int) -> Sequence[Level]:
         return self.levels[0 if self.pooled else level : level + 1]

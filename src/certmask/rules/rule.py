@@ -45,7 +45,7 @@ class Rule(ABC):
     unit: str = "probability"
     """What its margin is given in: ``probability`` or ``logarithm``."""
     quiet: ClassVar[bool] = True
-    """Whether a clean image that is certified never raises an alert."""
+    """Whether a clean image that is certified never raises an alert, where the size of patches is known."""
 
     def __init__(self, margin: float = 0.0) -> None:
         self.margin = checked_margin(margin)
