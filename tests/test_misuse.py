@@ -86,7 +86,7 @@ def test_a_cover_that_the_engine_does_not_know_is_refused(network: nn.Module) ->
 def test_a_cover_made_by_hand_is_checked(changes: dict[str, object]) -> None:
     """One mask in a corner covers next to nothing, whatever is claimed about it."""
     parts = {
-        "tiling": "x", "image": (32, 32), "patch": cm.Patch(4, 4), "mask": (4, 4), "fold": (1, 1),
+        "tiling": "x", "image": (32, 32), "threat": cm.Patch(4, 4), "mask": (4, 4), "fold": (1, 1),
         "masks": (cm.Mask(0, 0, 4, 4),), "copies": (1,), **changes,
     }  # fmt: skip
     with pytest.raises(CertmaskError, match=r"expected .*got"):

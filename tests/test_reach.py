@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from certmask.data import Framing, read_photo
 from certmask.data.framing import RESAMPLINGS
@@ -247,6 +248,26 @@ def test_files_are_known_as_they_are_stored(orientation: int, format: str, tmp_p
     assert (photo.height, photo.width, photo.blocks) == (20, 30, PIXELS)
     assert photo.upright == (height, width)
     assert photo.orientation == (orientation if orientation in ORIENTATIONS else 1)
+
+
+@pytest.mark.parametrize("orientation", ORIENTATIONS)
+@pytest.mark.parametrize("after_pixels", [False, True])
+def test_a_png_that_says_in_xmp_how_to_turn_it_is_known_as_it_is_read(
+    orientation: int, after_pixels: bool, tmp_path: Path
+) -> None:
+    """Pillow turns it by XMP, which may come after the pixels, where EXIF is there and says nothing of that."""
+    told, exif, path = PngInfo(), Image.Exif(), tmp_path / "photo.png"
+    xmp = f'<rdf:Description tiff:Orientation="{orientation}"/>'.encode()
+    told.add(b"iTXt", b"XML:com.adobe.xmp" + bytes(5) + xmp)
+    exif[ExifTags.Base.ImageDescription] = "a photo"
+    Image.new("RGB", (30, 20)).save(path, pnginfo=told, exif=exif)
+    if after_pixels:
+        file = path.read_bytes()
+        start = file.index(b"iTXt") - 4
+        stop = start + 12 + int.from_bytes(file[start : start + 4], "big")
+        path.write_bytes(file[:start] + file[stop:-12] + file[start:stop] + file[-12:])
+    photo, (width, height) = stored(path), read_photo(path).size
+    assert (photo.upright, photo.orientation) == ((height, width), orientation)
 
 
 def test_grey_jpeg_has_small_blocks_and_other_files_have_none(tmp_path: Path) -> None:

@@ -228,9 +228,22 @@ def test_patchcleanser_takes_rectangles_of_any_shape() -> None:
 
 
 def test_too_many_hypotheses_are_refused() -> None:
-    with pytest.raises(CoverError, match=r"expected levels under which at most 2,500 hypotheses duel, got 10,296"):
+    with pytest.raises(
+        CoverError, match=r"expected levels that leave at most 4,000 hypotheses to jury recovery, got 10,296"
+    ):
         JuryRecovery().check(zoom_cover(224, Patch(32, 32, 2), (12,)))
     JuryDetection().check(zoom_cover(224, Patch(32, 32, 2), (12,)))
+    with pytest.raises(CoverError, match=r"at most 200,000 hypotheses to jury detection, got 30,260,340"):
+        JuryDetection().check(zoom_cover(224, Patch(32, 32, 8), (2, 3, 6)))
+
+
+@pytest.mark.parametrize("image", [32, 224])
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_the_default_levels_suit_the_rule(image: int, count: int) -> None:
+    """Whatever the size of patches, up to a third of the input."""
+    for side in sorted({1, 2, *range(image // 28, image // 3, max(image // 16, 1))}):
+        for rule, suits in ((JuryRecovery(), "zoom"), (JuryDetection(), "zoom-once")):
+            rule.check(suited_cover((image, image), Patch(side, side, count), suits=suits))
 
 
 @pytest.mark.parametrize(("per_axis", "passes"), [(3, 255), (4, 2_516), (6, 66_711)])

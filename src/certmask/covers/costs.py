@@ -67,9 +67,24 @@ def zoom_figures(cover: Cover) -> dict[str, Any]:
         "hypotheses": comb(len(cover.cells), min(patches, len(cover.cells))),
         "detection": cover.sets(patches),
         "levels": levels,
-        "answer": {"least": levels[0]["answer"], "most": levels[-1]["proof"] + 1},
-        "proof": {"least": levels[0]["proof"], "most": levels[-1]["proof"]},
+        "answer": {"least": _least(cover, 1), "most": levels[-1]["proof"] + 1},
+        "proof": {"least": _least(cover, 2), "most": levels[-1]["proof"]},
     }
+
+
+def _least(cover: Cover, rounds: int) -> int:
+    """Passes if the first level settles everything: an answer in one round, in two a proof against the whole threat.
+
+    A mask that hides one place is asked about in sets of as many as there are patches, or more. Of patches of unknown
+    size, a proof asks about pairs with one of the largest.
+    """
+    patches, level = cover.threat.count, cover.levels[0]
+    alone = patches - 1 if len(level) == len(cover.cells) else 0
+    passes = level.sets(rounds * patches) - level.sets(alone)
+    if rounds == 2 and cover.threat.steps:
+        others = len(level) - len(level.parts[-1])
+        passes -= others + comb(others, 2)
+    return passes
 
 
 def zoom_within(budget: int, cover: Cover) -> Cover:

@@ -28,6 +28,9 @@ CLASSES = 56
 SIZED = frozenset({"JPEG", "PNG", "BMP", "PPM", "WEBP"})
 """Formats whose files begin with the size that they are stored in; others are read to the end for it."""
 
+LATE = frozenset({"PNG"})
+"""Formats that may say how to turn a photo after its pixels: ``read_photo`` knows that, so it is read here, too."""
+
 TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations in which rows of the file are columns of the upright photo."""
 
@@ -84,6 +87,8 @@ class Reach(NamedTuple):
 def stored(source: Path | BinaryIO, before_jpeg: bool = False, name: str | None = None) -> Stored:
     """What counts of a file that ``read_photo`` reads, for a patch put on its picture before or after JPEG."""
     with opened(source, name or str(source)) as file:
+        if file.format in LATE:
+            file.load()
         orientation = file.getexif().get(ExifTags.Base.Orientation, 1)
         blocks = _blocks(file, name or str(source)) if before_jpeg else PIXELS
         known = file.format in SIZED

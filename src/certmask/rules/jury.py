@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import Any, NamedTuple
+from math import comb
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class JuryRule(Rule):
     """
 
     pairs = DEFAULT_PAIRS
+    most_hypotheses: ClassVar[int] = 200_000
+    """More sets of places would not fit into memory beside those of other pictures."""
 
     def __init__(
         self,
@@ -66,6 +69,12 @@ class JuryRule(Rule):
     def check(self, cover: Cover) -> None:
         if (cover.threat.count > 1 or cover.threat.steps) and not cover.levels:
             raise CoverError(f"expected a cover of levels against {cover.threat}, such as zoom_cover, got {cover}")
+        hypotheses = comb(len(cover.cells), cover.threat.count) if cover.levels else len(cover.districts)
+        if hypotheses > self.most_hypotheses:
+            raise CoverError(
+                f"expected levels that leave at most {self.most_hypotheses:,} hypotheses to {self.name}, "
+                f"got {hypotheses:,}: take fewer masks per axis"
+            )
         levels = len(jury_levels(cover, self.pairs))
         for thresholds in (self.thresholds, self.claim_thresholds):
             if isinstance(thresholds, tuple) and len(thresholds) < levels - 1:

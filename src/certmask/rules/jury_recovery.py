@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from math import comb
 from typing import Any
 
 from certmask.certificate import Decision, Guarantee
@@ -21,10 +20,6 @@ DEFAULT_CLAIM_THRESHOLDS = (0.9, 0.2, 0.1)
 """The leads that settle a claim before the last level, where nobody says otherwise."""
 
 
-MOST_HYPOTHESES = 2_500
-"""More cannot duel with each other before their tables fill a memory."""
-
-
 class JuryRecovery(JuryRule):
     """Answer the claim ``D(t)`` of a place that is unbeaten: ``R(t, u) = D(t)`` for every ``u`` with another claim.
 
@@ -37,6 +32,8 @@ class JuryRecovery(JuryRule):
 
     name = "jury recovery"
     guarantee = Guarantee.RECOVERY
+    most_hypotheses = 4_000
+    """More cannot duel with each other before their tables fill a memory."""
 
     def __init__(
         self,
@@ -67,15 +64,6 @@ class JuryRecovery(JuryRule):
 
     def proving(self, votes: Votes, labels: IntArray) -> Asking[Proofs]:
         return (yield from self.prover(votes, labels).recovery(self.levels(votes)))
-
-    def check(self, cover: Cover) -> None:
-        super().check(cover)
-        hypotheses = comb(len(cover.cells), cover.threat.count) if cover.levels else len(cover.districts)
-        if hypotheses > MOST_HYPOTHESES:
-            raise CoverError(
-                f"expected levels under which at most {MOST_HYPOTHESES:,} hypotheses duel, got {hypotheses:,}: take "
-                "fewer masks per axis"
-            )
 
     def most_passes(self, cover: Cover) -> int:
         return cover.sets(2 * cover.threat.count) if cover.levels else len(cover) + cover.pairs(self.pairs)

@@ -145,13 +145,13 @@ def _unions(sets: IntArray, places: int) -> IntArray:
     A union in rising order begins with one and ends with the other.
     """
     count = sets.shape[1]
-    number = np.full((places,) * count, NONE, dtype=np.int64)
-    number[tuple(sets.T)] = np.arange(len(sets))
+    digits = places ** np.arange(count, dtype=np.int64)[::-1]
+    names = sets @ digits  # rising, as the sets are
     found = [np.empty((0, 2), dtype=np.int64)]
     for size in range(count + 1, min(2 * count, places) + 1):
         unions = place_sets(places, size)
         ends = unions[:, :count], unions[:, size - count :]
-        found.append(np.stack([number[tuple(end.T)] for end in ends], axis=1))
+        found.append(np.stack([np.searchsorted(names, end @ digits) for end in ends], axis=1))
     return np.concatenate(found)
 
 
