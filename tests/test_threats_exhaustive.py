@@ -39,6 +39,7 @@ from torch import Tensor
 
 from certmask.certificate import NO_CLASS, Decision, Guarantee
 from certmask.covers import Cover, custom_cover, joined_cover, stacked_cover, zoom_cover
+from certmask.covers.costs import zoom_figures
 from certmask.geometry import Mask
 from certmask.passes import NONE
 from certmask.rules import JuryDetection, JuryHiCert, JuryRecovery, PairDetection, Rule
@@ -447,3 +448,15 @@ def test_a_certified_picture_without_a_patch_is_answered(cover: Cover) -> None:
     for rule in SIMPLE:
         decision, _ = play(cover, deciding(rule), HARD, lambda _: 2)
         assert decision == Decision(2)
+
+
+@pytest.mark.parametrize("cover", [*PAIRS, RECTANGLES, sized(shared=True), sized(shared=False), *larger()], ids=str)
+def test_a_sure_picture_takes_the_passes_that_are_planned(cover: Cover) -> None:
+    """What ``plan`` calls the least: certain votes settle everything on the first level."""
+    figures, rule = zoom_figures(cover), JuryRecovery(thresholds=0.5, claim_thresholds=0.5)
+    answered = play(cover, deciding(rule), HARD, lambda _: 2)[1]
+    proved, asked = play(cover, sides(rule, 2), HARD, lambda _: 2)
+    assert proved
+    assert len(answered) == figures["answer"]["least"]
+    assert len(asked) == figures["proof"]["least"]
+    assert rule.most_passes(cover) == figures["proof"]["most"]

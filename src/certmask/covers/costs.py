@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from math import comb
 from typing import Any
+
+import numpy as np
 
 from certmask.covers.cover import Cover, mask_text
 from certmask.covers.default import Wishes, suited_cover
@@ -75,16 +78,21 @@ def zoom_figures(cover: Cover) -> dict[str, Any]:
 def _least(cover: Cover, rounds: int) -> int:
     """Passes if the first level settles everything: an answer in one round, in two a proof against the whole threat.
 
-    A mask that hides one place is asked about in sets of as many as there are patches, or more. Of patches of unknown
-    size, a proof asks about pairs with one of the largest.
+    Masks are asked about together if there are places for all patches under them. Of patches of unknown size, a proof
+    asks about pairs with one of the largest.
     """
-    patches, level = cover.threat.count, cover.levels[0]
-    alone = patches - 1 if len(level) == len(cover.cells) else 0
-    passes = level.sets(rounds * patches) - level.sets(alone)
+    patches, level, asked = cover.threat.count, cover.levels[0], set[tuple[int, ...]]()
+    if patches > 1 and len(level) == len(cover.cells):
+        return level.sets(rounds * patches) - level.sets(patches - 1)
+    for own in cover.cells.masks[:, cover.level_columns[0]].T:
+        masks, places = np.unique(own, return_counts=True)
+        for size in range(1, min(rounds * patches, len(masks)) + 1):
+            chosen = combinations(range(len(masks)), size)
+            asked |= {tuple(masks[list(c)]) for c in chosen if places[list(c)].sum() >= min(patches, len(own))}
     if rounds == 2 and cover.threat.steps:
         others = len(level) - len(level.parts[-1])
-        passes -= others + comb(others, 2)
-    return passes
+        return len(asked) - others - comb(others, 2)
+    return len(asked)
 
 
 def zoom_within(budget: int, cover: Cover) -> Cover:
