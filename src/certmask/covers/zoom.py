@@ -18,8 +18,11 @@ Level = int | tuple[int, int]
 PER_AXIS: tuple[Level, ...] = (2, 3, 6, 12)
 """Masks per axis of the levels, where nobody says otherwise: 128, 96, 64 and 48 px for a 32 px patch on 224."""
 
-SIZES_PER_AXIS: tuple[Level, ...] = (2, 3, 6)
-"""The same where patches differ in size."""
+SIZES_PER_AXIS: tuple[Level, ...] = (2, 3, 6, 6)
+"""The same for patches of several sizes: masks for the largest, then each size's own."""
+
+SHAPES_PER_AXIS: tuple[Level, ...] = (2, 3, 4, 6)
+"""The same for rectangles of any shape, of which there are many."""
 
 TWO_PER_AXIS: tuple[Level, ...] = (3, 6)
 """The same for two patches: of four masks of half the side together, nothing is left to be seen."""
@@ -53,7 +56,7 @@ def zoom_cover(
 def default_levels(threat: Threat, rounds: int = 2) -> tuple[Level, ...]:
     """Masks per axis where nobody says otherwise, for a rule that judges so many hypotheses together at most."""
     if not isinstance(threat, Patch):
-        return SIZES_PER_AXIS
+        return SIZES_PER_AXIS if threat.steps else SHAPES_PER_AXIS
     together = threat.count * rounds
     return PER_AXIS if together <= 2 else TWO_PER_AXIS if together <= 4 else MORE_PER_AXIS
 

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 TWO, SHAPES, SIZES = "two patches", "any rectangle of its area", "unknown size"
 PAIRS: tuple[Level, ...] = (3, 6)
-FEWER: tuple[Level, ...] = (2, 3, 6)
-SURE = {"thresholds": (0.95, 0.5), "claim_thresholds": (0.9, 0.2)}
-"""What settles the two coarser of these levels for one patch."""
+OF_SHAPES: tuple[Level, ...] = (2, 3, 4, 6)
+OF_SIZES: tuple[Level, ...] = (2, 3, 6, 6)
 
 
 def _pairs(lead: float) -> DeclaredDefence:
@@ -26,7 +25,6 @@ def _pairs(lead: float) -> DeclaredDefence:
 
 
 def beyond_one_square(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
-    sure = {"thresholds": SURE["thresholds"]}
     return (
         DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
         DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS),
@@ -35,13 +33,11 @@ def beyond_one_square(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         *map(_pairs, (0.2, 0.5, 0.8)),
         DeclaredDefence("zoom detection, two patches", "zoom-detection", "zoom", levels=LEVELS, against=TWO),
         DeclaredDefence("pair detection, two patches", "pair-detection", "zoom", levels=LEVELS, against=TWO),
-        DeclaredDefence("zoom, any rectangle", "zoom", "zoom", levels=FEWER, against=SHAPES, parameters=SURE),
-        DeclaredDefence("zoom detection, any rectangle", "zoom-detection", "zoom", levels=FEWER, against=SHAPES,
-                        parameters=sure),
-        DeclaredDefence("zoom, unknown size", "zoom", "zoom", levels=FEWER, against=SIZES, parameters=SURE),
-        DeclaredDefence("zoom detection, unknown size", "zoom-detection", "zoom", levels=FEWER, against=SIZES,
-                        parameters=sure),
-    )  # fmt: skip
+        DeclaredDefence("zoom, any rectangle", "zoom", "zoom", levels=OF_SHAPES, against=SHAPES),
+        DeclaredDefence("zoom detection, any rectangle", "zoom-detection", "zoom", levels=OF_SHAPES, against=SHAPES),
+        DeclaredDefence("zoom, unknown size", "zoom", "zoom", levels=OF_SIZES, against=SIZES),
+        DeclaredDefence("zoom detection, unknown size", "zoom-detection", "zoom", levels=OF_SIZES, against=SIZES),
+    )
 
 
 REACH = Experiment(
@@ -49,8 +45,9 @@ REACH = Experiment(
     {"imagenet": (paper.PATCHES["2 %"],), "cifar10": (paper.PATCHES["2.4 %"],)}, beyond_one_square,
     notes=(
         "Each row says what its defence holds off. Unknown size: certified against the largest, half as large again as "
-        "the patch; the run has the certified size of every image (certmask table). Rectangles and sizes have levels "
-        "of 2, 3 and 6 masks per axis, one patch and detection of two also 12, recovery from two 3 and 6, with the "
-        "lead that settles the former; masks are as large as for one square patch of the same area.",
+        "the patch; the run has the certified size of every image (certmask table). One patch, and detection of two, "
+        "have levels of 2, 3, 6 and 12 masks per axis; unknown sizes 2, 3 and 6 for the largest, then 6 of their own; "
+        "rectangles 2, 3, 4 and 6, masks as large as for a square of their area; recovery from two 3 and 6, with the "
+        "lead that settles the former.",
     ),
 )  # fmt: skip
