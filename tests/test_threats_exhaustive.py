@@ -228,6 +228,16 @@ def test_every_attack_of_a_certified_size(rule: Rule, shared: bool) -> None:
     assert min(seen["step 1"], seen["step 2"]) > 0, "some are certified for small patches alone, some for all"
 
 
+@pytest.mark.parametrize("rule", SIMPLE[:1] + SIMPLE[3:4], ids=repr)
+def test_sizes_may_come_in_any_order(rule: Rule) -> None:
+    """The largest first, and another size beside those that are certified: a table is certified for the same size."""
+    (level,) = sized(shared=False).levels
+    extra, parts = Patch(1, 2), [*reversed(level.parts), level.parts[1]]
+    turned = stacked_cover([joined_cover(level.threat, [*reversed(level.patches), extra], parts)])
+    seen = assert_unbroken(turned, rule, HARD)
+    assert min(seen["step 1"], seen["step 2"]) > 0
+
+
 # -------------------------------------------------------------------------------------------- sampled, larger
 
 
@@ -406,7 +416,7 @@ class OfItsSize(Levels):
     """For a size, only pairs of places of that size are asked about: larger ones are deployed, too."""
 
     def duels(self, step: int | None = None) -> Questions:
-        own = (self.patches[self.opponents] == step).all(axis=1)
+        own = (self._steps[self.opponents] == step).all(axis=1)
         return Questions(self._opponent_pools, np.flatnonzero(own), len(self))
 
 

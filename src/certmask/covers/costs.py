@@ -90,7 +90,7 @@ def _least(cover: Cover, rounds: int) -> int:
             chosen = combinations(range(len(masks)), size)
             asked |= {tuple(masks[list(c)]) for c in chosen if places[list(c)].sum() >= min(patches, len(own))}
     if rounds == 2 and cover.threat.steps:
-        others = len(level) - len(level.parts[-1])
+        others = len(level) - len(level.parts[cover.patches.index(cover.threat.steps[-1])])
         return len(asked) - others - comb(others, 2)
     return len(asked)
 

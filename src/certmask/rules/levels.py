@@ -50,8 +50,11 @@ class Levels:
         cover = ballot.cover
         self.sets = place_sets(len(boxes), cover.threat.count)
         """The places of every hypothesis, ``[hypotheses, count]``."""
-        self.steps = len(cover.threat.steps)
+        steps = cover.threat.steps
+        self.steps = len(steps)
         """How many sizes of patches a picture may be certified for; none where it is one or nothing."""
+        numbers = [steps.index(patch) if patch in steps else NONE for patch in cover.patches]
+        self._steps = np.array(numbers, dtype=np.int64)[patches]
         self._singles = np.append(ballot.singles, NONE)
         self._questions: dict[tuple[str, int | None], Questions] = {}
 
@@ -117,14 +120,14 @@ class Levels:
     def claims(self, step: int | None = None) -> Questions:
         """The questions about all hypotheses, or about the places of one step; found once."""
         if ("claims", step) not in self._questions:
-            asked = np.arange(self.hypotheses) if step is None else np.flatnonzero(self.patches == step)
+            asked = np.arange(self.hypotheses) if step is None else np.flatnonzero(self._steps == step)
             self._questions["claims", step] = Questions(self.claim_pools, asked, len(self))
         return self._questions["claims", step]
 
     def duels(self, step: int | None = None) -> Questions:
         """The questions about all pairs of hypotheses, or about pairs of places of which one is of this step."""
         if ("duels", step) not in self._questions:
-            of_step = slice(None) if step is None else (self.patches[self.opponents] == step).any(axis=1)
+            of_step = slice(None) if step is None else (self._steps[self.opponents] == step).any(axis=1)
             asked = np.arange(len(self.opponents))[of_step]
             self._questions["duels", step] = Questions(self._opponent_pools, asked, len(self))
         return self._questions["duels", step]
