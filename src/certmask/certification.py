@@ -14,7 +14,7 @@ from torch import Tensor
 from certmask.backends.devices import settings
 from certmask.certificate import Guarantee
 from certmask.company import ROUNDING
-from certmask.data import Dataset, Framing, pixel_digest
+from certmask.data import Dataset, Framing, Sample, pixel_digest
 from certmask.data.reach import largest_side
 from certmask.data.sticker import Sticker
 from certmask.defences import AnyDefence, Outcome, PhotoDefence, RuledDefence, examine
@@ -172,7 +172,8 @@ def certify_run(
         done = frozenset(row["image"] for row in results.rows)
         report("images", len(done))
         check_inputs(dataset, results.rows, engine.classifier.size)
-        check_stickers(dataset, results.rows, defences, engine.classifier.size)
+        if photo_threat(defences):
+            checked_stickers(dataset, results.rows, [one for one in defences if isinstance(one, PhotoDefence)])
         rows = certified_rows(engine, dataset.without(done), defences, votes)
         try:
             for row in rows:
@@ -267,18 +268,19 @@ def check_inputs(dataset: Dataset, rows: Sequence[Row], size: Size) -> None:
             raise ResultsError(f"expected the same photos as when the run began, got another {sample.name}")
 
 
-def check_stickers(dataset: Dataset, rows: Sequence[Row], defences: Defences, image: Size) -> None:
-    """Refuse rows in whose stored photo the patch is another one now than the row says."""
-    against = photo_threat(defences)
-    if against is None:
-        return
-    families = [one for one in defences if isinstance(one, PhotoDefence)]
-    said = {row["image"]: row["photo"] for row in rows}
+def checked_stickers(
+    dataset: Dataset, rows: Sequence[Row], families: Sequence[PhotoDefence], told: str = "as its row says"
+) -> list[tuple[Sample, Sticker]]:
+    """The photos that have a row, with the patch in each as it is now; an error where its row says another one."""
+    said, checked = {row["image"]: row["photo"] for row in rows}, []
     for number, sample in enumerate(dataset.samples):
         if sample.name in said:
-            found = photo_record(dataset.sticker(number, against, image), families, dataset.framing)
+            sticker = dataset.sticker(number, families[0].threat, families[0].image)
+            found = photo_record(sticker, families, dataset.framing)
             if found != said[sample.name]:
-                raise ResultsError(f"expected {sample.name} with {said[sample.name]} as its row says, got {found}")
+                raise ResultsError(f"expected {sample.name} with {said[sample.name]} {told}, got {found}")
+            checked.append((sample, sticker))
+    return checked
 
 
 def run_header(engine: Engine, dataset: Dataset, defences: Defences) -> Row:

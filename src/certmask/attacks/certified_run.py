@@ -10,7 +10,7 @@ from torch import Tensor
 
 from certmask.attacks.scene import Scene
 from certmask.certificate import Guarantee
-from certmask.certification import photo_record
+from certmask.certification import checked_stickers
 from certmask.classifier import Classifier
 from certmask.data import Dataset, Framing, pixel_digest
 from certmask.defences import PhotoDefence, RuledDefence, defence_from, photo_defence_from
@@ -98,17 +98,11 @@ def check_weights(run: Run, classifier: Classifier) -> None:
 
 def certified_scenes(run: Run, dataset: Dataset, names: set[str], families: Sequence[PhotoDefence]) -> dict[str, Scene]:
     """The stored photos of these images with the patch in them; an error if it is not the one that its row names."""
-    scenes = {}
-    rows = {row["image"]: row for row in run.rows}
-    for number, sample in enumerate(dataset.samples):
-        if sample.name in names:
-            sticker = dataset.sticker(number, families[0].threat, families[0].image)
-            found, said = photo_record(sticker, families, dataset.framing), rows[sample.name]["photo"]
-            if found != said:
-                raise ResultsError(f"expected {sample.name} with {said} as in {run.path}, got {found}")
-            patch = sticker.patch[::-1] if sticker.photo.turned else sticker.patch
-            upright = (sticker.photo.upright, dataset.framing, sticker.image, patch, sticker.threat)
-            scenes[sample.name] = Scene(sample.photo, *upright)
+    scenes, rows = {}, [row for row in run.rows if row["image"] in names]
+    for sample, sticker in checked_stickers(dataset, rows, families, f"as in {run.path}"):
+        patch = sticker.patch[::-1] if sticker.photo.turned else sticker.patch
+        upright = (sticker.photo.upright, dataset.framing, sticker.image, patch, sticker.threat)
+        scenes[sample.name] = Scene(sample.photo, *upright)
     return scenes
 
 
