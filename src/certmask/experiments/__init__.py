@@ -6,7 +6,7 @@ An experiment is one declaration and one row here; the row drives the command li
 from certmask.errors import CertmaskError
 from certmask.experiments.experiment import Experiment
 from certmask.experiments.paper_tables import PAPER_MODELS, TABLE1, TABLE1_PHOTO, TABLE2, TABLE3, TABLE4
-from certmask.experiments.reaching import REACH
+from certmask.experiments.reaching import REACH, TWO_PATCHES
 from certmask.experiments.sweeps import APPENDIX_D, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, FOLD, PARETO
 from certmask.experiments.zooming import ZOOM
 
@@ -16,7 +16,7 @@ EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
         TABLE1, TABLE1_PHOTO, TABLE2, TABLE3, TABLE4, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, APPENDIX_D, FOLD, PARETO,
-        ZOOM, REACH, COUNTS,
+        ZOOM, REACH, TWO_PATCHES, COUNTS,
     )
 }  # fmt: skip
 

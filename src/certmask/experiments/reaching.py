@@ -24,6 +24,25 @@ def _pairs(lead: float) -> DeclaredDefence:
     return DeclaredDefence(name, "zoom", "zoom", levels=PAIRS, against=TWO, parameters=told)
 
 
+def _ladder(levels: tuple[Level, ...], *leads: float) -> DeclaredDefence:
+    """Recovery from two patches through these levels, all but the last with a lead that settles a question."""
+    ladder = "-".join(map(str, levels))
+    told = {"thresholds": leads, "claim_thresholds": leads} if leads else {}
+    name = f"{ladder}, {', '.join(f'{lead:g}' for lead in leads)}" if leads else f"{ladder} alone"
+    return DeclaredDefence(name, "zoom", "zoom", levels=levels, series=f"zoom {ladder}", against=TWO, parameters=told)
+
+
+def from_two_patches(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
+    return (
+        DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
+        _ladder((3,)),
+        _ladder((4,)),
+        *(_ladder(PAIRS, lead) for lead in (0.2, 0.5, 0.8, 0.95, 0.99, 0.999)),
+        *(_ladder((4, 6), lead) for lead in (0.8, 0.95, 0.99)),
+        *(_ladder((3, 4, 6), *leads) for leads in ((0.95, 0.8), (0.99, 0.95))),
+    )
+
+
 def beyond_one_square(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     return (
         DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
@@ -50,4 +69,11 @@ REACH = Experiment(
         "rectangles 2, 3, 4 and 6, masks as large as for a square of their area; recovery from two 3 and 6, with the "
         "lead that settles the former.",
     ),
+)  # fmt: skip
+
+
+TWO_PATCHES = Experiment(
+    "two-patches", "Recovery from two patches: levels and leads", "beyond the paper",
+    {"imagenet": (paper.PATCHES["2 %"],), "cifar10": (paper.PATCHES["2.4 %"],)}, from_two_patches,
+    notes=("Masks per axis of each level, then the lead that settles a question on all but the last.",),
 )  # fmt: skip
