@@ -1,4 +1,4 @@
-"""Blocks and figures about threats beyond one square: two patches, any rectangle, unknown size, a patch in the photo."""
+"""Blocks and figures about threats beyond one square: two patches, any rectangle, unknown size, in the photo."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def threats_table(folder: Path) -> str:
         for own in figures(run):
             alerts = percent(own.false_alerts) if own.guarantee is Guarantee.DETECTION else NOTHING
             lines.append(
-                f"{NETWORKS[model][0]} | {own.threat.label} | {own.defence} | {percent(own.clean)} | {both_kinds(own)} | "
-                f"{alerts} | {prices(own)}"
+                f"{NETWORKS[model][0]} | {own.threat.label} | {own.defence} | {percent(own.clean)} | "
+                f"{both_kinds(own)} | {alerts} | {prices(own)}"
             )
     return lined(
         "network | patch | defence | clean, % | certified recovery, % | certified detection, % | false alerts, % | "
@@ -100,8 +100,8 @@ def recoveries_table(folder: Path) -> str:
     for model, each in recoveries(folder).items():
         for run, own in each:
             lines.append(
-                f"{NETWORKS[model][0]} | {own.defence} | {masks_by_level(run, own.defence)} | {leads(run, own.defence)} | "
-                f"{own.images:,} | {percent(own.clean)} | {percent(own.certified)} | {prices(own)}"
+                f"{NETWORKS[model][0]} | {own.defence} | {masks_by_level(run, own.defence)} | "
+                f"{leads(run, own.defence)} | {own.images:,} | {percent(own.clean)} | {percent(own.certified)} | {prices(own)}"
             )
     return lined(
         f"network | defence | masks | lead that settles | photos | clean, % | certified recovery, % | {PRICES}",
@@ -220,8 +220,8 @@ def attacks_table(folder: Path) -> str:
             )
     ((steps, views, images, places),) = budgets
     table = lined(
-        "network | patch | defence | certificate | attempts | label changed | alerted | certificate broken | photos lost",
-        lines, words=4,
+        "network | patch | defence | certificate | attempts | label changed | alerted | certificate broken | "
+        "photos lost", lines, words=4,
     )  # fmt: skip
     head = f"{steps} steps with {views} masked views each, up to {images} photos of each defence at {places} places"
     return f"{head}\n\n{table}"
@@ -240,16 +240,13 @@ def is_strip(attempt: Row) -> bool:
 def check_photos(results: Path) -> None:
     """An error if a photo for choosing is among those of figures."""
     shown, chosen = (
-        {
-            row["input_sha256"]
-            for path in folders(results / name)
-            for trial in trials_in(path)
-            for row in trial.run.rows
-        }
+        {row["input_sha256"] for path in folders(results / name) for trial in trials_in(path) for row in trial.run.rows}
         for name in ("reproduce", "choosing")
     )
     if shown & chosen:
-        raise ResultsError(f"expected other photos for choosing than those of figures, got {len(shown & chosen)} of them")
+        raise ResultsError(
+            f"expected other photos for choosing than those of figures, got {len(shown & chosen)} of them"
+        )
 
 
 def most(each: Iterable[tuple[Run, Figures]]) -> Figures:
