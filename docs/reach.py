@@ -101,7 +101,8 @@ def recoveries_table(folder: Path) -> str:
         for run, own in each:
             lines.append(
                 f"{NETWORKS[model][0]} | {own.defence} | {masks_by_level(run, own.defence)} | "
-                f"{leads(run, own.defence)} | {own.images:,} | {percent(own.clean)} | {percent(own.certified)} | {prices(own)}"
+                f"{leads(run, own.defence)} | {own.images:,} | {percent(own.clean)} | {percent(own.certified)} | "
+                f"{prices(own)}"
             )
     return lined(
         f"network | defence | masks | lead that settles | photos | clean, % | certified recovery, % | {PRICES}",

@@ -118,7 +118,7 @@ def test_photos_for_choosing_among_those_of_figures_are_refused(tmp_path: Path) 
 def test_recovery_from_two_patches_by_brute_force(folder: Path, use: str, data: str) -> None:
     """Every setting of every experiment is a row; the ends of the range are in the sentence."""
     lines = [line for line in grid(reach.recoveries_table(folder)) if line["network"] == NAMES[data]]
-    found = {}
+    found: dict[str, tuple[float, float]] = {}
     for path in (path for name in reach.FOLDERS if (path := folder / name / PATHS[data]).is_file()):
         rows = rows_of(path)
         found |= {name: (proved(rows, name), share(held(rows, name), rows)) for name in of_two(path)}
