@@ -14,6 +14,7 @@ from pathlib import Path
 
 import experiment_tables as tables
 import other_methods
+import reach
 import runs
 import sabotage
 import speed
@@ -53,6 +54,13 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "zoom-last-resorts": zoom.last_resorts_table,
     "zoom-speed": zoom.speed_table,
     "zoom-at-once": zoom.meters_table,
+    "reach": reach.threats_table,
+    "reach-two": reach.recoveries_table,
+    "reach-shapes": reach.shapes_table,
+    "reach-sizes": reach.sizes_table,
+    "reach-photo": reach.photo_table,
+    "reach-attacks": reach.attacks_table,
+    "reach-every": reach.every_table,
     "sabotage": sabotage.sabotage_table,
     "twice": runs.twice,
     "experiment": tables.measured_tables,
@@ -116,6 +124,7 @@ def main() -> int:
         return int(bool(stale))
     for page, text in stale.items():
         page.write_text(text)
+    reach.draw_sizes(ROOT / "results/reproduce/reach", ROOT / "docs/images")
     speed.draw_scaling(ROOT / "results/speed", ROOT / "docs/images")
     tables.draw_plots(runs.measured_folders(ROOT / "results/reproduce"), ROOT / "docs/images")
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from other_methods import others
+from reach import reach
 from speed import speed
 from zoom import zoom
 
@@ -149,5 +150,6 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "speed": (speed, "speed"),
     "zoom": (zoom, ""),
     "others": (others, ""),
+    "reach": (reach, ""),
 }
 """Which function reads which file or folder under ``results``."""
