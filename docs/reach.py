@@ -82,22 +82,25 @@ def threats_table(folder: Path) -> str:
     )  # fmt: skip
 
 
-def recoveries(folder: Path) -> dict[str, list[tuple[Run, Figures]]]:
-    """Every setting of recovery from several patches under ``folder`` by network, from cheap to dear proofs."""
-    found: dict[str, dict[str, tuple[Run, Figures]]] = defaultdict(dict)
-    for trial in (trial for path in folders(folder) for trial in trials_in(path)):
-        for own in figures(trial.run):
-            several = isinstance(own.threat, Patch) and own.threat.count > 1
-            if several and own.guarantee is Guarantee.RECOVERY:
-                found[trial.model].setdefault(str(trial.run.defences[own.defence]), (trial.run, own))
+def recoveries(paths: Sequence[Path]) -> dict[str, list[tuple[Run, Figures]]]:
+    """Every setting of recovery from several patches by network, from cheap to dear proofs: its last experiment's."""
+    found = {
+        trial.model: [
+            (trial.run, own)
+            for own in figures(trial.run)
+            if isinstance(own.threat, Patch) and own.threat.count > 1 and own.guarantee is Guarantee.RECOVERY
+        ]
+        for path in paths
+        for trial in trials_in(path)
+    }
     if not found:
-        raise ResultsError(f"expected recovery from several patches under {folder}, got none")
-    return {m: sorted(found[m].values(), key=lambda each: proved(each[1])) for m in NETWORKS if m in found}
+        raise ResultsError("expected recovery from several patches, got none")
+    return {m: sorted(found[m], key=lambda each: proved(each[1])) for m in NETWORKS if m in found}
 
 
 def recoveries_table(folder: Path) -> str:
     lines = []
-    for model, each in recoveries(folder).items():
+    for model, each in recoveries(folders(folder)).items():
         for run, own in each:
             lines.append(
                 f"{NETWORKS[model][0]} | {own.defence} | {masks_by_level(run, own.defence)} | "
@@ -256,10 +259,13 @@ def most(each: Iterable[tuple[Run, Figures]]) -> Figures:
 
 
 def two(results: Path) -> dict[str, str]:
-    """Recovery from two patches: the cheapest setting and the one that certifies most, on photos of either use."""
+    """Recovery from two patches: the cheapest setting and the one that certifies most.
+
+    Those of figures are of the experiment that has all threats on the same photos.
+    """
     said = {}
-    for use, folder in (("", "reproduce"), (" choosing", "choosing")):
-        found = recoveries(results / folder)
+    for use, paths in (("", [results / "reproduce/reach"]), (" choosing", folders(results / "choosing"))):
+        found = recoveries(paths)
         for data, model in PLACES.items():
             (_, cheap), *_ = found[model]
             for what, own in (("cheapest", cheap), ("best", most(found[model]))):
