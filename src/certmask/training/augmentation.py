@@ -35,6 +35,17 @@ def random_shift(images: Tensor, most: int, chance: torch.Generator) -> Tensor:
     return padded[each, channel, rows, columns]
 
 
+def random_colours(images: Tensor, most: float, chance: torch.Generator) -> Tensor:
+    """Brightness, contrast and saturation of each image changed by a factor of ``1 ± most`` at most."""
+    bright, sharp, vivid = 1 + most * (2 * torch.rand(3, len(images), 1, 1, 1, generator=chance) - 1).to(images.device)
+    images = images * bright
+    middle = images.mean(dim=(1, 2, 3), keepdim=True)
+    images = middle + sharp * (images - middle)
+    grey = images.mean(dim=1, keepdim=True)
+    changed: Tensor = (grey + vivid * (images - grey)).clamp(0, 1)
+    return changed
+
+
 def blank_square(images: Tensor, top: Tensor, left: Tensor, side: int, fill: Tensor) -> Tensor:
     """Blank one square of ``side`` pixels per image at ``top, left [n]``; it may hang over the border."""
     height, width = images.shape[2:]

@@ -14,7 +14,8 @@ from certmask.certification import certify_run, photo_margin
 from certmask.classifier import Classifier
 from certmask.covers import Cover, band_cover, patchcleanser_cover
 from certmask.data import Dataset
-from certmask.defences import AnyDefence, LocalDefence, MaskedDefence
+from certmask.defences import AnyDefence, LocalDefence, MaskedDefence, engine_covers
+from certmask.deployed.tokens import cover_for
 from certmask.engine import Engine
 from certmask.evidence import LocalClassifier
 from certmask.evidence.registry import LOCAL_REGISTER, UNDEFENDED
@@ -22,6 +23,7 @@ from certmask.report.drawing import draw_curves
 from certmask.results.columns import Figures, figures
 from certmask.results.run import read_run
 from certmask.rules import JuryDetection, PatchCleanser, Rule, Smoothing, Undefended
+from certmask.rules.registry import listed
 from certmask.threat import Patch
 from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
@@ -30,7 +32,7 @@ from certmask.votes import Margin
 from certmask.zoo import Card, save_model
 
 MASKS_PER_AXIS = 6
-CLEAN, ONE, TWO, SMOOTHED = "undefended", "jury-detection", "patchcleanser", "smoothing"
+CLEAN, ONE, TWO, ZOOM, SMOOTHED = "undefended", "jury-detection", "patchcleanser", "zoom", "smoothing"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Exam:
 
 @dataclass(frozen=True)
 class Questions:
-    """What an exam asks: defences against a patch, for a margin, and the cover that they share, if any.
+    """What an exam asks: defences against a patch, for a margin, and the cover whose masks the card names, if any.
 
     The card's clean accuracy is that of the defence ``clean``; ``certified`` has its other figures and whose they are.
     """
@@ -80,13 +82,16 @@ def train_and_examine(
     trainer = Trainer(model, lessons, recipe, folder, mean=card.mean, std=card.std, device=device,
                       compiled=compiled, origin=origin)  # fmt: skip
     history = trainer.train(held_out, progress)
-    model = model.cpu().half().float() if half else model.cpu()
+    model = trainer.trained.cpu()
+    model = model.half().float() if half else model
     kind = LocalClassifier if hasattr(model, "local") else Classifier
     classifier = kind(model, card.size, mean=card.mean, std=card.std, class_names=card.classes, device=device,
                       precision=exam.precision, compiled=compiled or None, name=card.architecture)  # fmt: skip
     asked = questions(recipe, classifier, exam.patch)
     metrics = card_metrics(classifier, held_out.dataset.spread(exam.images), asked, folder / "figures.jsonl")
     metrics[trainer.loss.accuracy] = history[-1][trainer.loss.accuracy]
+    metrics["training_passes"] = recipe.epochs * recipe.passes * len(lessons.labels)
+    metrics["training_seconds"] = round(sum(entry.get("seconds", 0.0) for entry in history), 1)
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
     draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")
     return save_model(model, finished, folder / "model.safetensors", half=half)
@@ -107,15 +112,22 @@ def questions(recipe: Recipe, classifier: Classifier, patch: Patch) -> Questions
         patchcleanser_cover(classifier.size, patch, MASKS_PER_AXIS),
         lambda margin: {CLEAN: Undefended(), ONE: JuryDetection(margin=margin), TWO: PatchCleanser(margin=margin)},
         CLEAN,
-        {"certified_detection_one_mask": ONE, "certified_recovery_two_masks": TWO},
+        {"certified_detection_one_mask": ONE, "certified_recovery_two_masks": TWO, "certified_recovery_zoom": ZOOM},
+        cover_for(classifier, patch, ZOOM),
     )
 
 
 def _of_masks(
-    cover: Cover, rules: Callable[[float], Mapping[str, Rule]], clean: str, certified: Mapping[str, str]
+    cover: Cover,
+    rules: Callable[[float], Mapping[str, Rule]],
+    clean: str,
+    certified: Mapping[str, str],
+    levels: Cover | None = None,
 ) -> Questions:
-    def defences(margin: Margin) -> list[AnyDefence]:
-        return [MaskedDefence(cover, rule, name) for name, rule in rules(margin.probability).items()]
+    def defences(margin: Margin) -> list[MaskedDefence]:
+        found = [MaskedDefence(cover, rule, name) for name, rule in rules(margin.probability).items()]
+        zoom = [] if levels is None else [MaskedDefence(levels, listed(ZOOM).made(margin), ZOOM)]
+        return [*found, *zoom]
 
     return Questions(cover.patch, cover, defences, clean, certified)
 
@@ -131,7 +143,8 @@ def _of_cells(classifier: LocalClassifier, patch: Patch) -> Questions:
 
 def card_metrics(classifier: Classifier, dataset: Dataset, asked: Questions, path: Path) -> dict[str, Any]:
     """Clean and certified accuracy; the rows at ``path`` are those of ``certmask certify`` with the same rules."""
-    engine = Engine(classifier, [] if asked.cover is None else [asked.cover])
+    masked = [own for own in asked.defences(Margin()) if isinstance(own, MaskedDefence)]
+    engine = Engine(classifier, engine_covers(masked))
     margin = photo_margin(engine, dataset)
     path.unlink(missing_ok=True)
     certify_run(engine, dataset, asked.defences(margin), path)

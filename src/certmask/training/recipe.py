@@ -9,10 +9,16 @@ from certmask.errors import CertmaskError
 from certmask.threat import Size, checked_patch, checked_size
 
 BANDS = "bands"
-CUTOUTS = ("none", "random", "greedy", BANDS)
+PAIRS = "pairs"
+CUTOUTS = ("none", "random", "greedy", BANDS, PAIRS)
 PROVABLE = "provable"
 LOSSES = ("plain", PROVABLE)
-ALLOWED = {"cutout": CUTOUTS, "loss": LOSSES, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine")}
+FILLS = ("mean", "random")
+ALLOWED = {
+    "cutout": CUTOUTS, "loss": LOSSES, "fill": FILLS, "optimizer": ("sgd", "adamw"), "schedule": ("steps", "cosine"),
+}  # fmt: skip
+LEARNING = 3
+"""What a view that is learnt costs, in passes: one forward, and one backward that counts as two."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +26,16 @@ class Recipe:
     """SGD with momentum, the rate divided by 10 every 5 epochs, two Cutout squares of 128 px at 224 (scaled).
 
     ``zoom`` is the smallest share of a side that a random window keeps (1: all of it), ``shift`` the most pixels by
-    which a photo is moved, ``warm_up`` counts epochs. With ``cutout="bands"`` every picture shows one column band of
-    ``band`` pixels; ``loss="provable"`` is PatchGuard's, against a ``patch``.
+    which a photo is moved, ``colour`` how far its colours are changed, ``warm_up`` counts epochs. With
+    ``cutout="bands"`` every picture shows one column band of ``band`` pixels; ``loss="provable"`` is PatchGuard's,
+    against a ``patch``.
+
+    With ``cutout="pairs"`` two masks of the deployed covers against a ``patch`` are hidden: PatchCleanser's 6×6, and
+    those of zoom's ``levels``. ``views`` of a picture are learnt in one batch, the ``whole`` picture beside them if so
+    wished; for each view the worst of so many ``tries`` is taken, or masks that were hard for this photo before come
+    more often the larger ``recall`` is. ``agreement`` is how much of a view's target is the answer about the whole
+    picture. ``average`` is the decay of a running average of the weights, which then gives these answers and is what
+    is kept; 0 is none. ``fill="random"`` paints masks in any colour, not in that of deployment.
     """
 
     epochs: int = 10
@@ -47,6 +61,15 @@ class Recipe:
     band: int | None = None
     loss: str = "plain"
     patch: Size | int | None = None
+    levels: tuple[int, ...] = ()
+    views: int = 1
+    whole: bool = False
+    tries: int = 1
+    recall: float = 0.0
+    agreement: float = 0.0
+    average: float = 0.0
+    colour: float = 0.0
+    fill: str = "mean"
 
     def __post_init__(self) -> None:
         for name, known in ALLOWED.items():
@@ -65,6 +88,7 @@ class Recipe:
             )
         self._check_band()
         self._check_patch()
+        self._check_views()
 
     def _check_band(self) -> None:
         if (self.cutout == BANDS) != (self.band is not None):
@@ -75,14 +99,46 @@ class Recipe:
             checked_size((1, self.band), "band")
 
     def _check_patch(self) -> None:
-        if (self.loss == PROVABLE) != (self.patch is not None):
+        if (self.loss == PROVABLE or self.cutout == PAIRS) != (self.patch is not None):
             raise CertmaskError(
-                f"expected a patch for the {PROVABLE} loss, and for no other, got {self.patch} for the {self.loss} loss"
+                f"expected a patch for the {PROVABLE} loss and for {PAIRS}, and for nothing else, got {self.patch} for "
+                f"the {self.loss} loss and the cutout {self.cutout}"
             )
         if self.patch is not None:
             checked_patch(self.patch)
-            if self.cutout == BANDS:
-                raise CertmaskError(f"expected the {PROVABLE} loss on pictures, got it on the cutout {BANDS}")
+        if self.loss == PROVABLE and self.cutout in (BANDS, PAIRS):
+            raise CertmaskError(f"expected the {PROVABLE} loss on pictures, got it on the cutout {self.cutout}")
+
+    def _check_views(self) -> None:
+        """What only pairs of masks have is not asked of anything else."""
+        if min(self.views, self.tries) < 1 or self.recall < 0 or self.colour < 0:
+            raise CertmaskError(
+                "expected at least one view and one try, recall and colour of at least 0, "
+                f"got {self.views}, {self.tries}, {self.recall} and {self.colour}"
+            )
+        if not (0 <= self.agreement <= 1 and 0 <= self.average < 1):
+            raise CertmaskError(
+                f"expected agreement in [0, 1] and average in [0, 1), got {self.agreement} and {self.average}"
+            )
+        plain = (self.levels, self.views, self.whole, self.tries, self.recall, self.agreement, self.fill)
+        if self.cutout != PAIRS and plain != ((), 1, False, 1, 0.0, 0.0, "mean"):
+            raise CertmaskError(
+                "expected levels, views, the whole picture, tries, recall, agreement and fill for the cutout "
+                f"{PAIRS} alone, got some for {self.cutout}"
+            )
+        if self.tries > 1 and self.recall > 0:
+            raise CertmaskError(f"expected tries or recall, got {self.tries} tries and recall {self.recall}")
+        if self.agreement > 0 and not (self.whole or self.average > 0):
+            raise CertmaskError("expected the whole picture or an average beside agreement, got neither")
+
+    @property
+    def passes(self) -> int:
+        """What a photo costs in one epoch, in forward passes of the network; a backward pass counts as two."""
+        searched = self.views * self.tries if self.tries > 1 else 0
+        if self.cutout == "greedy":
+            searched = self.squares * self.greedy_per_axis**2
+        asked = self.agreement > 0 and self.average > 0
+        return searched + LEARNING * (self.views + self.whole) + asked
 
     def rate_at(self, epoch: float) -> float:
         """The rate after so many epochs, a fraction of one included."""

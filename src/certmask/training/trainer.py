@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from certmask.backends import is_compilable
 from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
-from certmask.training.augmentation import greedy_cutout, random_band, random_cutout, random_shift, random_window
+from certmask.training.augmentation import (
+    greedy_cutout,
+    random_band,
+    random_colours,
+    random_cutout,
+    random_shift,
+    random_window,
+)
 from certmask.training.lessons import Lessons
 from certmask.training.loss import loss_of
-from certmask.training.recipe import Recipe
+from certmask.training.pairs import MaskPairs, Recall, deployed_covers
+from certmask.training.recipe import PAIRS, Recipe
 
 History = list[dict[str, float]]
 CHECK_BATCH = 256
+
+
+class Lesson(NamedTuple):
+    """A batch: varied images ``[n, 3, height, width]``, labels, the photos' numbers, which are mirrored, ``[n]``."""
+
+    images: Tensor
+    labels: Tensor
+    photos: Tensor
+    mirrored: Tensor
 
 
 class Trainer:
@@ -52,15 +71,35 @@ class Trainer:
         self.shift, self.scale, self.fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill_for(model, mean))
         )
+        self.average = _averaged(self.model, recipe.average)
+        answering = self.loss if self.average is None else loss_of(recipe, self.average.module, lessons.size)
+        self.answers: Callable[[Tensor], Tensor] = answering.forward
+        self.teacher: Callable[[Tensor], Tensor] = torch.compile(self.answers) if compiled else self.answers
+        self.pairs, self.recall = self._masks()
         self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
         self.history: History = []
+
+    def _masks(self) -> tuple[MaskPairs | None, Recall | None]:
+        """What pairs are drawn from, and what is remembered of them, where the recipe asks for either."""
+        if self.recipe.cutout != PAIRS:
+            return None, None
+        pairs = MaskPairs(deployed_covers(self.recipe, self.model, self.lessons.size), self.device)
+        sharpness = self.recipe.recall
+        return pairs, Recall(pairs, len(self.lessons.labels), sharpness) if sharpness else None
+
+    @property
+    def trained(self) -> nn.Module:
+        """The network that is kept: the average of the weights, where there is one."""
+        return self.model if self.average is None else self.average.module
 
     def train(self, held_out: Lessons | None, progress: Callable[[dict[str, float]], None]) -> History:
         """Train the epochs that are not done yet."""
         self._resume()
         while len(self.history) < self.recipe.epochs:
+            began = time.perf_counter()
             entry = self._epoch(len(self.history))
+            entry["seconds"] = time.perf_counter() - began
             if held_out is not None:
                 entry[self.loss.accuracy] = self.accuracy(held_out)
             self.history.append(entry)
@@ -77,17 +116,14 @@ class Trainer:
         order = order[: steps * self.recipe.batch]
         self.model.train()
         total, right = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        for step, (images, labels) in enumerate(self.lessons.batches(order, self.recipe.batch, self.device)):
+        batches = self.lessons.batches(order, self.recipe.batch, self.device)
+        for step, (images, labels) in enumerate(batches):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.rate_at(epoch + step / steps)
-            shown = self._occluded(self._varied(images, chance), labels, chance)
-            logits = self.loss.logits(self._outputs(shown), labels)
-            loss = nn.functional.cross_entropy(logits, labels, label_smoothing=self.recipe.smoothing)
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            total += loss.detach() * len(labels)
-            right += (logits.argmax(dim=1) == labels).sum()
+            photos = order[step * self.recipe.batch :][: len(labels)].to(self.device)
+            loss, share = self._learn(self._varied(images, labels, photos, chance), chance)
+            total += loss * len(labels)
+            right += share * len(labels)
         count = len(order)
         mean_loss = total.item() / count
         if not torch.isfinite(torch.tensor(mean_loss)):
@@ -97,25 +133,94 @@ class Trainer:
         rate = self.recipe.rate_at(epoch)
         return {"epoch": epoch + 1, "rate": rate, "loss": mean_loss, "training_accuracy": right.item() / count}
 
-    def _varied(self, images: Tensor, chance: torch.Generator) -> Tensor:
-        """Mirrored with probability one half, moved and seen through a window, as the recipe says."""
+    def _learn(self, lesson: Lesson, chance: torch.Generator) -> tuple[Tensor, Tensor]:
+        """One step; the mean loss over all views of a batch, and the share of them that was right before it."""
+        shown, pairs = self._occluded(lesson, chance)
+        shown = torch.cat([shown, lesson.images]) if self.recipe.whole else shown
+        labels = lesson.labels.repeat(len(shown) // len(lesson.labels))
+        logits = self.loss.logits(self._outputs(shown), labels)
+        targets = self._agreed(lesson, logits, labels) if self.recipe.agreement else labels
+        each = nn.functional.cross_entropy(logits, targets, label_smoothing=self.recipe.smoothing, reduction="none")
+        loss = each.mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        if self.recall is not None and pairs is not None:
+            again = len(pairs) // len(lesson.photos)
+            known = lesson.photos.repeat(again), lesson.mirrored.repeat(again)
+            self.recall.remember(*known, pairs, each.detach()[: len(pairs)])
+        return loss.detach(), (logits.argmax(dim=1) == labels).float().mean()
+
+    @torch.no_grad()
+    def _agreed(self, lesson: Lesson, logits: Tensor, labels: Tensor) -> Tensor:
+        """Targets ``[n, classes]``: of masked views partly the answer about the whole picture; of that, the label."""
+        count, share = len(lesson.labels), self.recipe.agreement
+        hard = nn.functional.one_hot(labels, logits.shape[1]).float()
+        if self.average is None:
+            answers = logits[-count:].softmax(dim=1)
+        else:
+            answers = self._outputs(lesson.images, self.teacher).float().softmax(dim=1)
+        masked = self.recipe.views * count
+        hard[:masked] = (1 - share) * hard[:masked] + share * answers.repeat(self.recipe.views, 1)
+        return hard
+
+    def _varied(self, images: Tensor, labels: Tensor, photos: Tensor, chance: torch.Generator) -> Lesson:
+        """Mirrored with probability one half, moved, seen through a window and in other colours, as the recipe says."""
+        mirrored = torch.zeros(len(images), dtype=torch.bool, device=self.device)
         if self.recipe.flip:
-            mirrored = torch.rand(len(images), 1, 1, 1, generator=chance).to(self.device) < 0.5
-            images = torch.where(mirrored, images.flip(3), images)
+            mirrored = (torch.rand(len(images), generator=chance) < 0.5).to(self.device)
+            images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
         if self.recipe.shift:
             images = random_shift(images, self.recipe.shift, chance)
-        return random_window(images, self.recipe.zoom, chance) if self.recipe.zoom < 1 else images
+        if self.recipe.zoom < 1:
+            images = random_window(images, self.recipe.zoom, chance)
+        if self.recipe.colour:
+            images = random_colours(images, self.recipe.colour, chance)
+        return Lesson(images, labels, photos, mirrored)
 
-    def _occluded(self, images: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
+    def _occluded(self, lesson: Lesson, chance: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """The views that are learnt, one batch after the other, and the pairs of masks that they hide, if any."""
+        images, labels = lesson.images, lesson.labels
         if self.recipe.cutout == "random":
-            return random_cutout(images, self.recipe, self.fill, chance)
+            return random_cutout(images, self.recipe, self.fill, chance), None
         if self.recipe.band is not None:
-            return random_band(images, self.recipe.band, self.fill, chance)
+            return random_band(images, self.recipe.band, self.fill, chance), None
         if self.recipe.cutout == "greedy":
-            self.model.eval()
-            images = greedy_cutout(images, lambda tried: self._losses(tried, labels), self.recipe, self.fill, chance)
-            self.model.train()
-        return images
+            return self._searched(
+                lambda: greedy_cutout(images, lambda t: self._losses(t, labels), self.recipe, self.fill, chance)
+            ), None
+        if self.pairs is not None:
+            pairs = self._pairs(lesson, self.pairs, chance)
+            images = images.repeat(self.recipe.views, 1, 1, 1)
+            return self.pairs.hidden(images, pairs, self._fill(len(images), chance)), pairs
+        return images, None
+
+    def _pairs(self, lesson: Lesson, pairs: MaskPairs, chance: torch.Generator) -> Tensor:
+        """The masks of every view: drawn, remembered as hard, or the worst of several."""
+        views, tries = self.recipe.views, self.recipe.tries
+        if self.recall is not None:
+            return self.recall.drawn(lesson.photos.repeat(views), lesson.mirrored.repeat(views), chance)
+        if tries == 1:
+            return pairs.drawn(len(lesson.labels) * views, chance)
+        images = lesson.images.repeat(views, 1, 1, 1)
+        return self._searched(
+            lambda: pairs.worst(images, tries, lambda t: self._losses(t, lesson.labels), self.fill, chance)
+        )
+
+    def _searched(self, search: Callable[[], Tensor]) -> Tensor:
+        """What a search finds with the network as it answers, not as it learns."""
+        self.model.eval()
+        found = search()
+        self.model.train()
+        return found
+
+    def _fill(self, count: int, chance: torch.Generator) -> Tensor:
+        """What masks are painted in: the colour of deployment, or one of its own for each picture."""
+        if self.recipe.fill == "mean":
+            return self.fill
+        return torch.rand(count, 3, 1, 1, generator=chance).to(self.device)
 
     def _losses(self, images: Tensor, labels: Tensor) -> Tensor:
         """One loss per image of a batch that holds several copies of the labelled one."""
@@ -133,12 +238,12 @@ class Trainer:
 
         The bands are drawn by the recipe's seed, the same after every epoch.
         """
-        self.model.eval()
+        self.trained.eval()
         order, right = torch.arange(len(lessons.labels)), torch.zeros((), device=self.device)
         chance = torch.Generator().manual_seed(self.recipe.seed)
         for images, labels in lessons.batches(order, CHECK_BATCH, self.device):
             shown = images if self.recipe.band is None else random_band(images, self.recipe.band, self.fill, chance)
-            right += (self.loss.scores(self._outputs(shown, self.loss.forward)).argmax(dim=1) == labels).sum()
+            right += (self.loss.scores(self._outputs(shown, self.answers)).argmax(dim=1) == labels).sum()
         return right.item() / len(order)
 
     def _save(self) -> None:
@@ -149,6 +254,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "history": self.history,
             "origin": json.dumps(self.origin),
+            "average": None if self.average is None else self.average.state_dict(),
+            "recall": None if self.recall is None else self.recall.losses,
         }
         torch.save(state, self.folder / "last.pt.part")
         os.replace(self.folder / "last.pt.part", self.folder / "last.pt")
@@ -172,6 +279,10 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.history = state["history"]
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        if self.recall is not None:
+            self.recall.losses = state["recall"]
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -182,6 +293,15 @@ def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         {"params": [p for p in learnt if p.ndim <= 1], "weight_decay": 0.0},
     ]
     if recipe.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=recipe.rate, betas=(recipe.momentum, 0.999))
+        fused = all(p.is_cuda for p in learnt)
+        return torch.optim.AdamW(groups, lr=recipe.rate, betas=(recipe.momentum, 0.999), fused=fused)
     nesterov = recipe.schedule == "cosine" and recipe.momentum > 0
     return torch.optim.SGD(groups, lr=recipe.rate, momentum=recipe.momentum, nesterov=nesterov)
+
+
+def _averaged(model: nn.Module, decay: float) -> AveragedModel | None:
+    """A running average of a network's weights and statistics, which answers as it is: never in training mode."""
+    if not decay:
+        return None
+    running = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+    return AveragedModel(model, multi_avg_fn=running, use_buffers=True).eval()

@@ -16,7 +16,8 @@ TOLD, INNER = "told_", "network."
 def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict, str]:
     """The tensors ``state`` as a network ``name`` with tensors ``own`` takes them over, and words about what changed.
 
-    Of a network that is told, from the same one that is not; of a BagNet, from a ResNet-50; others as they are.
+    Of a network that is told, from the same one that is not; of a BagNet or a ResNetV2-50, from a ResNet-50; others as
+    they are.
     """
     if name.startswith(TOLD) and not any(key.startswith(INNER) for key in state):
         config = import_timm().get_pretrained_cfg(name.removeprefix(TOLD))
@@ -29,7 +30,38 @@ def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict
         fresh = {key: own[key] for key in ("conv1.weight", "conv2.weight")}
         fitted = {key: narrowed(tensor, own[key]) if key in own else tensor for key, tensor in state.items()}
         return {**fitted, **fresh}, ", 3×3 kernels summed up where it has 1×1, a fresh stem"
+    if name.startswith("resnetv2_50") and "layer1.0.conv1.weight" in state:
+        return {**own, **preactivated(own, state)}, ", its kernels before activations instead of behind them"
     return state, ""
+
+
+def preactivated(own: StateDict, state: StateDict) -> StateDict:
+    """Kernels and inner norms of a ResNet-50 by the names of ResNetV2-50, which normalizes before a kernel, not behind.
+
+    A block's last norm, and that of its shortcut, go into their kernels, but for what they add, which has no place.
+    ResNet-50 takes colours of 0…255, ResNetV2-50 of −1…1.
+    """
+    found = {"stem.conv.weight": _scaled(state, "conv1", "bn1") * 127.5}
+    for key in own:
+        if not key.startswith("stages."):
+            continue
+        _, stage, _, block, *rest = key.split(".")
+        there, part = f"layer{int(stage) + 1}.{block}", ".".join(rest)
+        if part == "downsample.conv.weight":
+            found[key] = _scaled(state, f"{there}.downsample.0", f"{there}.downsample.1")
+        elif part == "conv3.weight":
+            found[key] = _scaled(state, f"{there}.conv3", f"{there}.bn3")
+        elif part.startswith("conv"):
+            found[key] = state[f"{there}.{part}"]
+        elif part.startswith(("norm2", "norm3")):
+            found[key] = state.get(f"{there}.bn{int(part[4]) - 1}{part[5:]}", own[key])
+    return found
+
+
+def _scaled(state: StateDict, kernel: str, norm: str) -> Tensor:
+    """A kernel that gives what it and the norm behind it do, less what the norm adds."""
+    scale = state[f"{norm}.weight"].float() / (state[f"{norm}.running_var"].float() + 1e-5).sqrt()
+    return state[f"{kernel}.weight"].float() * scale.view(-1, 1, 1, 1)
 
 
 def six_channels(kernel: Tensor, mean: Colour, std: Colour) -> Tensor:
