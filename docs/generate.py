@@ -15,6 +15,7 @@ from pathlib import Path
 import experiment_tables as tables
 import other_methods
 import reach
+import recipes
 import runs
 import sabotage
 import speed
@@ -43,6 +44,8 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "other-methods": other_methods.other_methods,
     "other-attacks": other_methods.attacks_table,
     "cutout": runs.cutout_table,
+    "recipe-steps": recipes.steps_table,
+    "recipes-reported": recipes.reported_table,
     "attack": runs.attack_tables,
     "zoom": zoom.recovery_table,
     "zoom-one": zoom.one_run_table,

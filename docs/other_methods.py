@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from experiment_tables import NARROW, lined, table, trials_in
+from runs import BEFORE
 
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
@@ -35,7 +36,6 @@ CARDS = {"deit_tiny-cifar10": "cifar10-deit_tiny-random"}
 """Networks in tables whose cards are called otherwise."""
 
 LOCAL = re.compile(r"local weights, sha256 (\w+)(?: \(ImageNet-1k\))?")
-BEFORE = re.compile(r"with a card, sha256 (\w+)")
 DS, FIRST, PUBLISHED = "DS", "DS, first classes, place by place", ("DS", "PG-DS")
 SMOOTHED, TOLD, MIDDLE = "smoothed_deit_tiny", "told_resnet26", "2 %"
 KEPT = ("reported_clean", "reported_robust", "clean_accuracy", "certified_recovery", "passes_to_answer",

@@ -26,9 +26,10 @@ from certmask.zoo import DEFAULT_MODEL
 from certmask.zoo.models import checkpoint_path
 from certmask.zoo.timm_import import import_timm
 
-CUTOUTS = ("none", "random", "greedy")
-PROVED = ("certified_detection_one_mask", "certified_recovery_two_masks")
-STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "random Cutout"}
+CUTOUTS = ("none", "random", "greedy", "pairs")
+BEFORE = re.compile(r"with a card, sha256 (\w+)")
+PROVED = ("certified_detection_one_mask", "certified_recovery_two_masks", "certified_recovery_zoom")
+STARTS = {"ImageNet-1k": "ImageNet", "random weights": "random", "with a card": "an earlier training"}
 
 
 def measured_folders(folder: Path) -> list[Path]:
@@ -145,11 +146,24 @@ def cards_table(folder: Path) -> str:
         if PROVED[0] in metrics:
             rows.append(
                 f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {_start(card)} | "
-                f"{recipe['epochs']} | {100 * metrics['validation_accuracy']:.1f} | {metrics['images']:,} | "
+                f"{_epochs(card, folder.parent.parent)} | {100 * metrics['validation_accuracy']:.1f} | "
+                f"{metrics['images']:,} | "
                 f"{_counted(metrics, 'clean_accuracy', *PROVED)} | {metrics['precision']}"
             )
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
-    return lined(f"{headings}certified recovery, two masks | precision", rows)
+    return lined(f"{headings}certified recovery, two masks | certified recovery, zoom | precision", rows)
+
+
+def _epochs(card: dict[str, Any], results: Path) -> str:
+    """Of all trainings, one after the other, that led to a network."""
+    before = BEFORE.search(card["data"]["start"])
+    if not before:
+        return str(card["recipe"]["epochs"])
+    known = (
+        json.loads(path.read_text()) for place in ("models", "recipes") for path in (results / place).glob("*.json")
+    )
+    earlier = next(one for one in known if one["sha256"].startswith(before[1]))
+    return f"{_epochs(earlier, results)} + {card['recipe']['epochs']}"
 
 
 def _looks(defence: dict[str, Any]) -> Any:
@@ -184,11 +198,17 @@ def cutout_table(folder: Path) -> str:
     for less, more in pairwise(runs):
         (name, before), (other, after) = _order(less.path), _order(more.path)
         one, two = ({r["image"]: r["defences"]["patchcleanser"]["certified"] for r in run.rows} for run in (less, more))
-        if name == other and one.keys() == two.keys() and less.model["precision"] == more.model["precision"]:
+        alike = all(_asked(run) == _asked(less) for run in (less, more))
+        if name == other and one.keys() == two.keys() and alike:
             gained, lost = sum(two[i] > one[i] for i in one), sum(two[i] < one[i] for i in one)
             change = f"{name}, {CUTOUTS[before]} → {CUTOUTS[after]}"
             rows.append(f"{change} | {len(one):,} | {gained} | {lost} | {mcnemar(gained, lost):.2g}")
     return lined("model, Cutout | photos | gained | lost | p (McNemar)", rows)
+
+
+def _asked(run: Run) -> tuple[Any, Any]:
+    """In which precision two-mask certificates are, and against what."""
+    return run.model["precision"], run.defences["patchcleanser"]["cover"]["digest"]
 
 
 def _order(path: Path) -> tuple[str, int]:

@@ -106,3 +106,43 @@ def test_weights_of_quite_another_network_are_refused(name: str, tmp_path: Path)
     _, weights = written("resnet50_v1", tmp_path)
     with pytest.raises(CertmaskError, match=f"expected weights of {name} in"):
         starting_point(name, CLASSES, weights=weights)
+
+
+def test_a_network_of_imagenet_keeps_what_it_knows_of_classes_that_it_has(tmp_path: Path) -> None:
+    """Its answers about tench, cassette player and parachute are those that it gave among a thousand."""
+    model, weights = written("resnet50_v1", tmp_path, 1000)
+    images = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    synsets = ("n01440764", "n02979186", "n03888257")
+    again, card = starting_point("resnet50_v1", synsets, weights=weights)
+    assert card.data["start"].endswith(", with what it knows of these classes")
+    with torch.no_grad():
+        torch.testing.assert_close(again.eval()(images), model(images)[:, [0, 482, 701]])
+    for classes in (("n01440764", "n02979186", "parachute"), CLASSES):
+        fresh, card = starting_point("resnet50_v1", classes, weights=weights)
+        assert "knows" not in card.data["start"]
+        assert not torch.equal(fresh.state_dict()["fc.weight"][0], model.state_dict()["fc.weight"][0])
+
+
+def test_resnetv2_takes_the_kernels_of_resnet50(tmp_path: Path) -> None:
+    """Every kernel comes from there, in a block with the norm behind it but for what that adds; norms inside, too."""
+    model, weights = written("resnet50_v1", tmp_path)
+    plain, state = read_state_dict(weights), model.state_dict()
+    fresh = build_model("resnetv2_50", len(CLASSES), (224, 224)).state_dict()
+    network, card = starting_point("resnetv2_50", CLASSES, weights=weights)
+    assert card.data["start"].endswith(", its kernels before activations instead of behind them")
+    own = network.state_dict()
+    changed = {key for key in own if own[key].ndim == 4 and not torch.equal(own[key], fresh[key])}
+    assert {key for key in own if own[key].ndim == 4} - changed <= {"head.fc.weight"}
+    torch.testing.assert_close(own["stages.1.blocks.2.conv2.weight"], plain["layer2.2.conv2.weight"])
+    torch.testing.assert_close(own["stages.1.blocks.2.norm3.running_var"], plain["layer2.2.bn2.running_var"])
+    features = torch.randn(1, 128, 4, 4, generator=torch.Generator().manual_seed(0))
+    block: nn.Module = model.get_submodule("layer2.2")
+    behind = block.bn3(block.conv3(features))  # type: ignore[operator]
+    nothing = block.bn3(torch.zeros_like(behind))  # type: ignore[operator]
+    folded = nn.functional.conv2d(features, own["stages.1.blocks.2.conv3.weight"])
+    torch.testing.assert_close(folded, (behind - nothing).detach(), atol=1e-4, rtol=1e-3)
+    colours = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+    apart = nn.functional.conv2d(255 * colours, state["conv1.weight"], stride=2)
+    scale = (state["bn1.weight"] / (state["bn1.running_var"] + 1e-5).sqrt()).view(1, -1, 1, 1)
+    here = nn.functional.conv2d(2 * colours, own["stem.conv.weight"], stride=2)
+    torch.testing.assert_close(here, apart * scale, atol=1e-2, rtol=1e-3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from certmask.cli.options import DeviceOption, WeightsOption
+from certmask.cli.options import DeviceOption, LevelsOption, WeightsOption
 
 if TYPE_CHECKING:
     from certmask.data import Dataset
@@ -31,11 +31,29 @@ def train(
     ] = None,
     cutout: Annotated[
         str,
-        typer.Option("--cutout", help="none, random (the paper's), greedy, or bands: all but a column band is hidden."),
+        typer.Option(
+            "--cutout",
+            help="none, random (the paper's), greedy, pairs of masks that hide --patch, bands: all but one is hidden.",
+        ),
     ] = "random",
     band: Annotated[
         int | None, typer.Option("--band", min=1, help="Width in pixels of what --cutout bands leaves.")
     ] = None,
+    levels: LevelsOption = None,
+    tries: Annotated[
+        int, typer.Option("--tries", min=1, help="Pairs of masks tried for each view; the worst is learnt.")
+    ] = 1,
+    recall: Annotated[
+        float, typer.Option("--recall", min=0.0, help="How much oftener masks come that were hard for a photo before.")
+    ] = 0.0,
+    views: Annotated[int, typer.Option("--views", min=1, help="Masked views of a picture in one batch.")] = 1,
+    whole: Annotated[bool, typer.Option("--whole", help="Learn the whole picture beside them.")] = False,
+    agreement: Annotated[
+        float, typer.Option("--agreement", help="Share of the answer about the whole picture in a view's target.")
+    ] = 0.0,
+    fill: Annotated[
+        str, typer.Option("--fill", help="Colour of the masks of pairs: mean, as when deployed, or random.")
+    ] = "mean",
     loss: Annotated[
         str,
         typer.Option(
@@ -53,10 +71,16 @@ def train(
     smoothing: Annotated[float, typer.Option("--smoothing", help="Label smoothing.")] = 0.0,
     zoom: Annotated[float, typer.Option("--zoom", help="Smallest share of a side that a random crop keeps.")] = 1.0,
     shift: Annotated[int, typer.Option("--shift", help="Most pixels by which a photo is moved.")] = 0,
+    colour: Annotated[
+        float, typer.Option("--colour", help="By how much brightness, contrast and saturation change at most.")
+    ] = 0.0,
+    average: Annotated[
+        float, typer.Option("--average", help="Decay of a running average of the weights, which is kept; 0: none.")
+    ] = 0.0,
     seed: Annotated[int, typer.Option("--seed")] = 0,
     patch: Annotated[
         str | None,
-        typer.Option("--patch", help="Patch of the final figures and of --loss provable; default: 1/7 of the side."),
+        typer.Option("--patch", help="Patch of final figures, provable loss and pairs; default: 1/7 of the side."),
     ] = None,
     images: Annotated[int, typer.Option("--images", min=1, help="Held-out photos for the certified figures.")] = 500,
     precision: Annotated[str, typer.Option("--precision", help="Of the certified figures; see `certify`.")] = "auto",
@@ -66,13 +90,14 @@ def train(
 ) -> None:
     """Train for certificates, by default with Cutout, write a checkpoint with its card, and measure what it certifies.
 
-    Bands are for smoothing, the provable loss for PatchGuard.
+    Pairs are two of the masks that certificates look through: PatchCleanser's 6×6 and zoom's --levels. Bands are for
+    smoothing, the provable loss for PatchGuard.
     """
     from certmask.cli.choices import check_engine_room, pick_device
     from certmask.cli.console import out as console
     from certmask.cli.console import telling
     from certmask.cli.outputs import check_folder
-    from certmask.cli.sizes import make_patch, parse_size
+    from certmask.cli.sizes import make_patch, optional_levels, parse_size
     from certmask.cli.usage import asked_rightly
     from certmask.data import Framing, class_folders, load_dataset
     from certmask.training import Exam, Recipe, check_recipe, paper_rate, starting_point, train_and_examine
@@ -98,7 +123,16 @@ def train(
             shift=shift,
             band=band,
             loss=loss,
-            patch=exam.patch.size if loss == "provable" else None,
+            patch=exam.patch.size if loss == "provable" or cutout == "pairs" else None,
+            levels=optional_levels(levels) or (),
+            tries=tries,
+            recall=recall,
+            views=views,
+            whole=whole,
+            agreement=agreement,
+            fill=fill,
+            colour=colour,
+            average=average,
         )
         framing = Framing(plain.crop if crop is None else crop)
     check_engine_room("torch", precision, device)

@@ -91,7 +91,7 @@ def train_and_examine(
     metrics = card_metrics(classifier, held_out.dataset.spread(exam.images), asked, folder / "figures.jsonl")
     metrics[trainer.loss.accuracy] = history[-1][trainer.loss.accuracy]
     metrics["training_passes"] = recipe.epochs * recipe.passes * len(lessons.labels)
-    metrics["training_seconds"] = round(sum(entry.get("seconds", 0.0) for entry in history), 1)
+    metrics["training_seconds"] = round(trainer.seconds, 1)
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
     draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")
     return save_model(model, finished, folder / "model.safetensors", half=half)

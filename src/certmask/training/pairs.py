@@ -23,9 +23,11 @@ def deployed_covers(recipe: Recipe, model: nn.Module, size: Size) -> list[Cover]
     """PatchCleanser's 6×6 masks as published, then zoom's levels, on the tokens of the network where it has some."""
     assert recipe.patch is not None
     patch = checked_patch(recipe.patch)
+    masks = patchcleanser_cover(size, patch, PER_AXIS)
+    if not recipe.levels:
+        return [masks]
     wishes = on_tokens(size, patch, Wishes(levels=recipe.levels), token_side(model, size))
-    levels = suited_cover(size, patch, wishes).levels if recipe.levels else ()
-    return [patchcleanser_cover(size, patch, PER_AXIS), *levels]
+    return [masks, *suited_cover(size, patch, wishes).levels]
 
 
 class MaskPairs:
@@ -34,18 +36,16 @@ class MaskPairs:
     def __init__(self, covers: Sequence[Cover], device: torch.device) -> None:
         table = MaskTable(covers, covers[0].image, device)
         self.rows, self.columns = table.rows, table.columns
-        self.covers = [torch.from_numpy(table.index(cover)).to(device) for cover in covers]
+        self.covers = [torch.from_numpy(table.index(cover)) for cover in covers]
+        self.sizes = torch.tensor([len(masks) for masks in self.covers])
+        self.table = nn.utils.rnn.pad_sequence(self.covers, batch_first=True)
         self.count = len(table)
 
     def drawn(self, pictures: int, chance: torch.Generator) -> Tensor:
         """Numbers of masks ``[pictures, 2]``; one may be drawn twice: certificates look through single ones, too."""
-        cover = torch.randint(len(self.covers), (pictures,), generator=chance)
-        share = torch.rand(pictures, 2, generator=chance)
-        found = torch.empty(pictures, 2, dtype=torch.long, device=self.rows.device)
-        for number, masks in enumerate(self.covers):
-            own = cover == number
-            found[own.to(found.device)] = masks[(share[own] * len(masks)).long().to(found.device)]
-        return found
+        cover = torch.randint(len(self.covers), (pictures, 1), generator=chance)
+        masks = (torch.rand(pictures, 2, generator=chance) * self.sizes[cover]).long()
+        return self.table[cover, masks].to(self.rows.device, non_blocking=True)
 
     def hidden(self, images: Tensor, pairs: Tensor, fill: Tensor) -> Tensor:
         """The images ``[n, 3, height, width]`` with their masks ``[n, 2]`` painted."""
@@ -75,7 +75,7 @@ class Recall:
         self.losses = torch.zeros(photos, pairs.count, device=pairs.rows.device)
         self.member = torch.zeros(len(pairs.covers), pairs.count, dtype=torch.bool, device=pairs.rows.device)
         for cover, masks in zip(self.member, pairs.covers, strict=True):
-            cover[masks] = True
+            cover[masks.to(cover.device)] = True
         self.mirror = self._mirror()
 
     def drawn(self, photos: Tensor, mirrored: Tensor, chance: torch.Generator) -> Tensor:
@@ -97,7 +97,8 @@ class Recall:
         target = centre.clone()
         target[:, 1] = self.pairs.columns.shape[1] - 1 - centre[:, 1]
         found = torch.arange(self.pairs.count, device=centre.device)
-        for masks in self.pairs.covers:
+        for own in self.pairs.covers:
+            masks = own.to(centre.device)
             found[masks] = masks[torch.cdist(target[masks], centre[masks]).argmin(dim=1)]
         return found
 

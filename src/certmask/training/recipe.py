@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from certmask.covers.zoom import Level
 from certmask.errors import CertmaskError
 from certmask.threat import Size, checked_patch, checked_size
 
@@ -61,7 +62,7 @@ class Recipe:
     band: int | None = None
     loss: str = "plain"
     patch: Size | int | None = None
-    levels: tuple[int, ...] = ()
+    levels: tuple[Level, ...] = ()
     views: int = 1
     whole: bool = False
     tries: int = 1

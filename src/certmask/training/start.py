@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from certmask.data.imagenet import imagenet_synsets
 from certmask.errors import CertmaskError, UsageError
 from certmask.threat import Size
 from certmask.training.transplant import INNER, transplanted
@@ -17,6 +18,8 @@ from certmask.zoo.card import file_digest
 from certmask.zoo.checkpoint import load_weights, read_state_dict
 from certmask.zoo.models import checkpoint_path, pretrained_model
 from certmask.zoo.timm_import import import_timm
+
+IMAGENET_CLASSES = 1000
 
 
 def starting_point(
@@ -63,20 +66,34 @@ def _from_architecture(
     if pretrained:
         model, start = pretrained_model(name, num_classes=len(classes)), "pretrained through timm"
     elif weights is not None:
-        model, changed = _with_new_head(name, weights, len(classes), size)
+        model, changed = _with_new_head(name, weights, classes, size)
         start = f"local weights, sha256 {file_digest(weights)[:16]}{changed}"
     else:
         model, start = build_model(name, len(classes), size), "random weights"
     return model, Card(name, tuple(classes), size, tuple(mean), tuple(std), float(crop), data={"start": start})
 
 
-def _with_new_head(name: str, weights: Path, classes: int, size: Size) -> tuple[nn.Module, str]:
-    """Local weights of a model with another number of classes: everything but the last layer; and what was changed."""
-    model = build_model(name, classes, size)
+def _with_new_head(name: str, weights: Path, classes: Sequence[str], size: Size) -> tuple[nn.Module, str]:
+    """Local weights of a model with another number of classes, and what was changed.
+
+    The last layer is a new one, or keeps what it knows where the classes are some of ImageNet's.
+    """
+    model = build_model(name, len(classes), size)
     own = model.state_dict()
     state, changed = transplanted(name, own, read_state_dict(weights))
     head = {key for key in own if key in state and own[key].shape != state[key].shape}
     if not all(key.removeprefix(INNER).startswith(("head", "fc", "classifier")) for key in head):
         raise CertmaskError(f"expected weights of {name} in {weights}, got other shapes at {sorted(head)[0]}")
-    load_weights(model, {**state, **{key: own[key] for key in head}}, name, weights)
+    rows = _imagenet_rows(classes)
+    if rows and all(len(state[key]) == IMAGENET_CLASSES for key in head):
+        kept, changed = {key: state[key][rows] for key in head}, f"{changed}, with what it knows of these classes"
+    else:
+        kept = {key: own[key] for key in head}
+    load_weights(model, {**state, **kept}, name, weights)
     return model, changed
+
+
+def _imagenet_rows(classes: Sequence[str]) -> list[int]:
+    """Where classes named by WordNet id stand among ImageNet's; nothing if one of them does not."""
+    known = {synset: number for number, synset in enumerate(imagenet_synsets())}
+    return [known[name] for name in classes] if all(name in known for name in classes) else []

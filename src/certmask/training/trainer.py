@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,30 +17,14 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from certmask.backends import is_compilable
 from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
-from certmask.training.augmentation import (
-    greedy_cutout,
-    random_band,
-    random_colours,
-    random_cutout,
-    random_shift,
-    random_window,
-)
+from certmask.training.augmentation import random_band
 from certmask.training.lessons import Lessons
 from certmask.training.loss import loss_of
-from certmask.training.pairs import MaskPairs, Recall, deployed_covers
-from certmask.training.recipe import PAIRS, Recipe
+from certmask.training.recipe import PROVABLE, Recipe
+from certmask.training.showing import Lesson, Showing
 
 History = list[dict[str, float]]
 CHECK_BATCH = 256
-
-
-class Lesson(NamedTuple):
-    """A batch: varied images ``[n, 3, height, width]``, labels, the photos' numbers, which are mirrored, ``[n]``."""
-
-    images: Tensor
-    labels: Tensor
-    photos: Tensor
-    mirrored: Tensor
 
 
 class Trainer:
@@ -72,21 +56,13 @@ class Trainer:
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill_for(model, mean))
         )
         self.average = _averaged(self.model, recipe.average)
-        answering = self.loss if self.average is None else loss_of(recipe, self.average.module, lessons.size)
-        self.answers: Callable[[Tensor], Tensor] = answering.forward
+        self.answers: Callable[[Tensor], Tensor] = self.trained.local if recipe.loss == PROVABLE else self.trained  # type: ignore[assignment]
         self.teacher: Callable[[Tensor], Tensor] = torch.compile(self.answers) if compiled else self.answers
-        self.pairs, self.recall = self._masks()
+        self.showing = Showing(recipe, self.model, lessons.size, len(lessons.labels), self.fill, self._losses)
         self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
         self.history: History = []
-
-    def _masks(self) -> tuple[MaskPairs | None, Recall | None]:
-        """What pairs are drawn from, and what is remembered of them, where the recipe asks for either."""
-        if self.recipe.cutout != PAIRS:
-            return None, None
-        pairs = MaskPairs(deployed_covers(self.recipe, self.model, self.lessons.size), self.device)
-        sharpness = self.recipe.recall
-        return pairs, Recall(pairs, len(self.lessons.labels), sharpness) if sharpness else None
+        self.seconds = 0.0
 
     @property
     def trained(self) -> nn.Module:
@@ -99,7 +75,7 @@ class Trainer:
         while len(self.history) < self.recipe.epochs:
             began = time.perf_counter()
             entry = self._epoch(len(self.history))
-            entry["seconds"] = time.perf_counter() - began
+            self.seconds += time.perf_counter() - began
             if held_out is not None:
                 entry[self.loss.accuracy] = self.accuracy(held_out)
             self.history.append(entry)
@@ -121,7 +97,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.rate_at(epoch + step / steps)
             photos = order[step * self.recipe.batch :][: len(labels)].to(self.device)
-            loss, share = self._learn(self._varied(images, labels, photos, chance), chance)
+            loss, share = self._learn(self.showing.varied(images, labels, photos, chance), chance)
             total += loss * len(labels)
             right += share * len(labels)
         count = len(order)
@@ -135,7 +111,7 @@ class Trainer:
 
     def _learn(self, lesson: Lesson, chance: torch.Generator) -> tuple[Tensor, Tensor]:
         """One step; the mean loss over all views of a batch, and the share of them that was right before it."""
-        shown, pairs = self._occluded(lesson, chance)
+        shown, pairs = self.showing.occluded(lesson, chance)
         shown = torch.cat([shown, lesson.images]) if self.recipe.whole else shown
         labels = lesson.labels.repeat(len(shown) // len(lesson.labels))
         logits = self.loss.logits(self._outputs(shown), labels)
@@ -147,10 +123,7 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.model)
-        if self.recall is not None and pairs is not None:
-            again = len(pairs) // len(lesson.photos)
-            known = lesson.photos.repeat(again), lesson.mirrored.repeat(again)
-            self.recall.remember(*known, pairs, each.detach()[: len(pairs)])
+        self.showing.remember(lesson, pairs, each.detach())
         return loss.detach(), (logits.argmax(dim=1) == labels).float().mean()
 
     @torch.no_grad()
@@ -166,71 +139,18 @@ class Trainer:
         hard[:masked] = (1 - share) * hard[:masked] + share * answers.repeat(self.recipe.views, 1)
         return hard
 
-    def _varied(self, images: Tensor, labels: Tensor, photos: Tensor, chance: torch.Generator) -> Lesson:
-        """Mirrored with probability one half, moved, seen through a window and in other colours, as the recipe says."""
-        mirrored = torch.zeros(len(images), dtype=torch.bool, device=self.device)
-        if self.recipe.flip:
-            mirrored = (torch.rand(len(images), generator=chance) < 0.5).to(self.device)
-            images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
-        if self.recipe.shift:
-            images = random_shift(images, self.recipe.shift, chance)
-        if self.recipe.zoom < 1:
-            images = random_window(images, self.recipe.zoom, chance)
-        if self.recipe.colour:
-            images = random_colours(images, self.recipe.colour, chance)
-        return Lesson(images, labels, photos, mirrored)
-
-    def _occluded(self, lesson: Lesson, chance: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """The views that are learnt, one batch after the other, and the pairs of masks that they hide, if any."""
-        images, labels = lesson.images, lesson.labels
-        if self.recipe.cutout == "random":
-            return random_cutout(images, self.recipe, self.fill, chance), None
-        if self.recipe.band is not None:
-            return random_band(images, self.recipe.band, self.fill, chance), None
-        if self.recipe.cutout == "greedy":
-            return self._searched(
-                lambda: greedy_cutout(images, lambda t: self._losses(t, labels), self.recipe, self.fill, chance)
-            ), None
-        if self.pairs is not None:
-            pairs = self._pairs(lesson, self.pairs, chance)
-            images = images.repeat(self.recipe.views, 1, 1, 1)
-            return self.pairs.hidden(images, pairs, self._fill(len(images), chance)), pairs
-        return images, None
-
-    def _pairs(self, lesson: Lesson, pairs: MaskPairs, chance: torch.Generator) -> Tensor:
-        """The masks of every view: drawn, remembered as hard, or the worst of several."""
-        views, tries = self.recipe.views, self.recipe.tries
-        if self.recall is not None:
-            return self.recall.drawn(lesson.photos.repeat(views), lesson.mirrored.repeat(views), chance)
-        if tries == 1:
-            return pairs.drawn(len(lesson.labels) * views, chance)
-        images = lesson.images.repeat(views, 1, 1, 1)
-        return self._searched(
-            lambda: pairs.worst(images, tries, lambda t: self._losses(t, lesson.labels), self.fill, chance)
-        )
-
-    def _searched(self, search: Callable[[], Tensor]) -> Tensor:
-        """What a search finds with the network as it answers, not as it learns."""
-        self.model.eval()
-        found = search()
-        self.model.train()
-        return found
-
-    def _fill(self, count: int, chance: torch.Generator) -> Tensor:
-        """What masks are painted in: the colour of deployment, or one of its own for each picture."""
-        if self.recipe.fill == "mean":
-            return self.fill
-        return torch.rand(count, 3, 1, 1, generator=chance).to(self.device)
-
     def _losses(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One loss per image of a batch that holds several copies of the labelled one."""
+        """One loss per image of a batch that holds several copies of the labelled one, of the network as it answers."""
+        self.model.eval()
         labels = labels.repeat(len(images) // len(labels))
-        return nn.functional.cross_entropy(self.loss.logits(self._outputs(images), labels), labels, reduction="none")
+        logits = self.loss.logits(self._outputs(images), labels)
+        self.model.train()
+        return nn.functional.cross_entropy(logits, labels, reduction="none")
 
     def _outputs(self, images: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         normal = ((images - self.shift) / self.scale).contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            return (network or self.network)(normal)
+            return (self.network if network is None else network)(normal)
 
     @torch.inference_mode()
     def accuracy(self, lessons: Lessons) -> float:
@@ -253,9 +173,10 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "history": self.history,
+            "seconds": self.seconds,
             "origin": json.dumps(self.origin),
             "average": None if self.average is None else self.average.state_dict(),
-            "recall": None if self.recall is None else self.recall.losses,
+            "recall": None if self.showing.recall is None else self.showing.recall.losses,
         }
         torch.save(state, self.folder / "last.pt.part")
         os.replace(self.folder / "last.pt.part", self.folder / "last.pt")
@@ -278,11 +199,11 @@ class Trainer:
                 )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.history = state["history"]
+        self.history, self.seconds = state["history"], state["seconds"]
         if self.average is not None:
             self.average.load_state_dict(state["average"])
-        if self.recall is not None:
-            self.recall.losses = state["recall"]
+        if self.showing.recall is not None:
+            self.showing.recall.losses = state["recall"]
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

@@ -1,0 +1,132 @@
+"""Blocks about recipes of training: steps that were tried on photos for choosing, and what came of them on others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiment_tables import lined
+
+from certmask.results.columns import figures
+from certmask.results.run import Run, read_run
+from certmask.results.statistics import Share, mcnemar
+from certmask.training import Recipe
+from certmask.zoo import Card
+from certmask.zoo.card import read_card
+
+CHOOSE, FIRST = "choose-", ("greedy", "pairs")
+"""How names of steps begin, and the step that all others stand beside, the first of these that there is."""
+
+DEFENCES = ("jury-detection", "patchcleanser", "zoom")
+SHIPPED = Path("reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
+THERE = {"jury-detection": "6×6 agreement", "patchcleanser": "PatchCleanser 6×6", "zoom": "zoom"}
+"""What the run of the network that comes with certmask calls these defences."""
+
+Told = Callable[[Mapping[str, Any]], str]
+WORDS: tuple[tuple[str, Told], ...] = (
+    ("tries", lambda own: f"the worst of {own['tries']}"),
+    ("recall", lambda own: f"hard masks recalled ({own['recall']:g})"),
+    ("views", lambda own: f"{own['views']} views"),
+    ("whole", lambda _: "the whole picture beside them"),
+    ("agreement", lambda own: f"agreement {own['agreement']:g}"),
+    ("fill", lambda _: "any colour"),
+    ("zoom", lambda own: f"windows down to {own['zoom']:g}"),
+    ("colour", lambda own: f"colours ± {own['colour']:g}"),
+    ("smoothing", lambda own: f"labels smoothed by {own['smoothing']:g}"),
+    ("average", lambda own: f"averaged weights ({own['average']:g})"),
+)
+PLAIN = Recipe()
+
+
+def hidden(recipe: Mapping[str, Any]) -> str:
+    """What a view hides, and how it is found, in words."""
+    if recipe["cutout"] != "pairs":
+        return f"{recipe['cutout']} Cutout"
+    levels = f" and {'-'.join(map(str, recipe['levels']))} per axis" if recipe["levels"] else ""
+    return f"pairs of 6×6 masks{levels}"
+
+
+def told(recipe: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
+    """A recipe in words: what is hidden, and all that is not as in the paper's."""
+    asked = {key: recipe.get(key, getattr(PLAIN, key)) for key, _ in WORDS if key not in without}
+    more = [say(recipe) for key, say in WORDS if key in asked and asked[key] != getattr(PLAIN, key)]
+    return "; ".join([hidden(recipe), *more])
+
+
+def passes(card: Card) -> int:
+    """For every photo, in all epochs: forward passes, a backward one counts as two."""
+    share: float = card.metrics["training_passes"] / card.data["train"]["images"]
+    return round(share)
+
+
+def shares(run: Run, names: Mapping[str, str]) -> str:
+    """Clean without a defence, and what is certified under each."""
+    lines = {line.defence: line for line in figures(run)}
+    certified = [line.certified.percent if (line := lines[names[key]]).certified else "–" for key in DEFENCES]
+    return " | ".join([lines["undefended"].clean.percent, *certified])
+
+
+def changed(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
+    """Certificates gained and lost on the same photos, and whether that may be chance."""
+    assert before.keys() == after.keys()
+    gained, lost = sum(after[i] > before[i] for i in after), sum(after[i] < before[i] for i in after)
+    return f"{gained} | {lost} | {mcnemar(gained, lost):.2g}"
+
+
+def certified(run: Run, defence: str) -> dict[str, bool]:
+    return {row["image"]: row["defences"][defence]["certified"] for row in run.rows}
+
+
+def steps_table(folder: Path) -> str:
+    """Every step on photos for choosing; what all have in common of averages is not told."""
+    prefix = f"{folder.name}-{CHOOSE}"
+    cards = {path.stem: read_card(path) for path in sorted(folder.parent.glob(f"{prefix}*.json"))}
+    runs = {name: read_run(folder.parent / f"{name}.jsonl.gz") for name in cards}
+    first = next(prefix + name for name in FIRST if prefix + name in cards)
+    common = ("average",) if len({card.recipe["average"] for card in cards.values()}) == 1 else ()
+    before, rows = certified(runs[first], "patchcleanser"), []
+    for name in sorted(cards, key=lambda name: (name != first, passes(cards[name]) > 150, name)):
+        beside = "– | – | –" if name == first else changed(before, certified(runs[name], "patchcleanser"))
+        same = {key: key for key in DEFENCES}
+        rows.append(
+            f"[{told(cards[name].recipe, common)}](../results/recipes/{name}.json) | "
+            f"{cards[name].recipe['epochs']} | {passes(cards[name])} | {shares(runs[name], same)} | {beside}"
+        )
+    return lined(
+        "what is learnt | epochs | passes per photo | clean | detection, one mask | recovery, two masks | "
+        "recovery, zoom | gained | lost | p",
+        rows,
+    )
+
+
+def reported_table(folder: Path) -> str:
+    """Networks of these steps on the photos of figures, beside the one that comes with certmask."""
+    shipped = read_run(folder.parent / SHIPPED)
+    before = certified(shipped, THERE["patchcleanser"])
+    card = read_card(folder.parent / "models" / "imagenette-deit_tiny-greedy.json")
+    rows = [f"{told(card.recipe)}; as shipped | {_passes(card)} | {_shipped(shipped)} | – | – | –"]
+    for path in sorted(folder.glob("imagenette-reported-*.jsonl.gz")):
+        step = path.name.removeprefix("imagenette-reported-").removesuffix(".jsonl.gz")
+        own, run = read_card(folder / f"imagenette-{CHOOSE}{step}.json"), read_run(path)
+        same = {key: key for key in DEFENCES}
+        figures_of = shares(run, same).split(" | ")
+        beside = changed(before, certified(run, "patchcleanser"))
+        rows.append(f"{told(own.recipe)} | {passes(own)} | {figures_of[0]} | {' | '.join(figures_of[2:])} | {beside}")
+    return lined(
+        "what was learnt | passes per photo | clean | recovery, two masks | recovery, zoom | gained | lost | p", rows
+    )
+
+
+def _passes(card: Card) -> int:
+    """Of a card from before passes were written on it."""
+    known = {key: value for key, value in card.recipe.items() if key in Recipe.__dataclass_fields__}
+    known["greedy_shares"] = tuple(known["greedy_shares"])
+    recipe = Recipe(**known)
+    return recipe.epochs * recipe.passes
+
+
+def _shipped(run: Run) -> str:
+    lines = {line.defence: line for line in figures(run)}
+    two, zoom = (Share(sum(certified(run, THERE[key]).values()), len(run.rows)).percent for key in DEFENCES[1:])
+    return f"{lines['undefended'].clean.percent} | {two} | {zoom}"

@@ -1,0 +1,96 @@
+"""Figures about recipes in docs/models.md, counted again from the rows, not by the code that wrote them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = ROOT / "results" / "recipes"
+PAGE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+
+
+def rows(path: Path) -> dict[str, Any]:
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
+    return {row["image"]: row for row in map(json.loads, lines) if "image" in row}
+
+
+def block(kind: str) -> list[list[str]]:
+    text = re.search(rf"<!-- figures: {kind} -->\n(.*?)<!-- end -->", PAGE, re.DOTALL)
+    assert text is not None
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in text[1].strip().splitlines()[2:]]
+
+
+def percent(found: list[bool]) -> str:
+    return f"{1000 * sum(found) / len(found) / 10 + 1e-9:.1f}"
+
+
+def certified(found: dict[str, Any], defence: str) -> dict[str, bool]:
+    return {name: bool(row["defences"][defence]["certified"]) for name, row in found.items()}
+
+
+def clean(found: dict[str, Any]) -> str:
+    return percent([row["defences"]["undefended"]["label"] == row["label"] for row in found.values()])
+
+
+def chance(gained: int, lost: int) -> float:
+    """Both tails of a fair coin."""
+    tosses, fewer = gained + lost, min(gained, lost)
+    tail: float = sum(comb(tosses, n) for n in range(fewer + 1)) / 2.0**tosses
+    return min(1.0, 2 * tail)
+
+
+@pytest.mark.parametrize(("data", "first"), [("imagenette", "greedy"), ("cifar10", "pairs")])
+def test_every_step(data: str, first: str) -> None:
+    table = block(f"recipe-steps results/recipes/{data}")
+    assert len(table) == len(list(RECIPES.glob(f"{data}-choose-*.json")))
+    before = certified(rows(RECIPES / f"{data}-choose-{first}.jsonl.gz"), "patchcleanser")
+    for line in table:
+        link = re.search(r"recipes/(\S+)\.json", line[0])
+        assert link is not None
+        found, card = rows(RECIPES / f"{link[1]}.jsonl.gz"), json.loads((RECIPES / f"{link[1]}.json").read_text())
+        assert [int(line[1]), int(line[2])] == [card["recipe"]["epochs"], passes(card["recipe"])]
+        own = [percent([*certified(found, name).values()]) for name in ("jury-detection", "patchcleanser", "zoom")]
+        assert line[3:7] == [clean(found), *own]
+        if not link[1].endswith(f"choose-{first}"):
+            check_change(before, certified(found, "patchcleanser"), line[7:])
+
+
+def passes(recipe: dict[str, Any]) -> int:
+    """For every photo: squares or pairs that are tried, views that are learnt, answers that are asked for."""
+    views = recipe["views"]
+    tried = {"greedy": 2 * 9}.get(recipe["cutout"], views * recipe["tries"] if recipe["tries"] > 1 else 0)
+    asked = 1 if recipe["agreement"] and recipe["average"] else 0
+    return int(recipe["epochs"] * (tried + 3 * (views + recipe["whole"]) + asked))
+
+
+def check_change(before: dict[str, bool], after: dict[str, bool], told: list[str]) -> None:
+    assert before.keys() == after.keys()
+    gained = sum(after[name] and not before[name] for name in after)
+    lost = sum(before[name] and not after[name] for name in after)
+    assert told[:2] == [str(gained), str(lost)]
+    assert float(told[2]) == pytest.approx(chance(gained, lost), rel=0.06)
+
+
+def test_networks_on_the_photos_of_figures() -> None:
+    """And none of these photos is among those for choosing."""
+    shipped, *others = block("recipes-reported results/recipes")
+    there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
+    before = certified(there, "PatchCleanser 6×6")
+    zoomed = percent([*certified(there, "zoom").values()])
+    assert shipped[1:5] == ["210", clean(there), percent([*before.values()]), zoomed]
+    paths = sorted(RECIPES.glob("imagenette-reported-*.jsonl.gz"))
+    assert len(paths) == len(others) == 3
+    chosen_on = {*rows(RECIPES / "imagenette-choose-greedy.jsonl.gz")}
+    for path, line in zip(paths, others, strict=True):
+        found = rows(path)
+        assert not chosen_on & {*found}
+        own = certified(found, "patchcleanser")
+        assert line[2:5] == [clean(found), percent([*own.values()]), percent([*certified(found, "zoom").values()])]
+        check_change(before, own, line[5:])
