@@ -66,7 +66,7 @@ def load_classifier(
         backend=backend or backend_of(name) or "torch",
         name=short_name(name),
         views=views,
-        **({"files_sha256": card.sha256} if is_folder(name) else {}),
+        **({"files_sha256": card.sha256} if is_brought(name) and Path(name).is_dir() else {}),
     )
 
 
@@ -109,7 +109,9 @@ def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
     """The bare network alone, which has gradients; an error for a model that is none of torch's."""
     model = load_with_card(name, weights)[0]
     if not isinstance(model, nn.Module):
-        raise ClassifierError(f"expected a torch network, which has gradients, got {name}: take what it was made from")
+        raise ClassifierError(
+            f"expected a torch network, which has gradients, got {name}: take the one it was made from"
+        )
     return model
 
 
@@ -151,9 +153,9 @@ def backend_of(name: str) -> str | None:
     return getattr(_reader(name), "BACKEND", None)
 
 
-def is_folder(name: str) -> bool:
-    """Whether a model is brought as a folder of several files."""
-    return _reader(name) is not None and Path(name).is_dir()
+def is_brought(name: str) -> bool:
+    """Whether a name is that of a file or folder of another house: an ONNX file or a Hugging Face folder."""
+    return _reader(name) is not None
 
 
 def _reader(name: str) -> Any:
@@ -170,7 +172,7 @@ def _reader(name: str) -> Any:
 def short_name(name: str) -> str:
     """How results files call a model: a file or folder by its own name, a file called ``model`` by its folder's."""
     path = Path(name)
-    if is_folder(name):
+    if path.is_dir() and is_brought(name):
         return path.resolve().name
     if path.suffix not in (".safetensors", ".onnx"):
         return name
@@ -183,7 +185,7 @@ def shipped_models() -> list[str]:
 
 
 def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | ClassifierError]]:
-    """The embedded model, the shipped ones and the checkpoints in a folder, each with its card or why it has none.
+    """The embedded model, the shipped ones and what lies in a folder, each with its card or why it has none.
 
     Without a folder, those below ``models`` where there is such a folder.
     """
@@ -192,13 +194,13 @@ def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | Classif
     return [
         (DEFAULT_MODEL, card_of(DEFAULT_MODEL)),
         *shipped,
-        *((str(path), _card_or_error(path)) for path in checkpoints),
+        *((str(path), _card_or_error(str(path))) for path in checkpoints),
     ]
 
 
-def _card_or_error(checkpoint: Path) -> Card | ClassifierError:
+def _card_or_error(name: str) -> Card | ClassifierError:
     try:
-        return read_card(checkpoint)
+        return card_of(name)
     except ClassifierError as error:
         return error
 
