@@ -12,6 +12,7 @@ from typing import Any
 from certmask.errors import ClassifierError, first_line
 from certmask.threat import Size
 
+OLDEST_OPSET = 7
 TOKENS = ("Reshape", "Flatten")
 """What lays out squares in a row, as transformers do; a ConvNeXt's stem, which cuts as they do, keeps the plane."""
 
@@ -54,6 +55,7 @@ def read_graph(path: Path) -> Graph:
 def graph_of(model: Any, sha256: str, name: str) -> Graph:
     """The graph of a model that is in memory; where its last layer is a softmax, the logits before it are taken."""
     graph = model.graph
+    _check_opset(model, name)
     known = {tensor.name for tensor in graph.initializer}
     taken = _one([value for value in graph.input if value.name not in known], "input of images", name)
     given = _one([v for v in graph.output if v.name == "logits"] or list(graph.output), "output of logits", name)
@@ -64,6 +66,8 @@ def graph_of(model: Any, sha256: str, name: str) -> Graph:
             f"expected a graph of images [n, 3, height, width] in {name}, got {_words(taken)}{layout}"
         )
     _, classes = _shape(given, "[n, classes]", 2, name)
+    if classes == 1:
+        raise ClassifierError(f"expected logits of at least two classes in {name}, got one number per image")
     layers = "\n".join(f"{node.op_type} {len(node.input)}" for node in graph.node)
     output = _before_softmax(graph, given)
     size = (sides[0], sides[1]) if sides[0] and sides[1] else None
@@ -87,6 +91,14 @@ def import_onnx() -> Any:
         return import_module("onnx")
     except ImportError:
         raise ClassifierError("expected the package onnx, got none: pip install 'certmask[onnx]'") from None
+
+
+def _check_opset(model: Any, name: str) -> None:
+    """An error for a language of operators that is too old for ONNX Runtime, or that nobody knows yet."""
+    newest = import_module("onnx.defs").onnx_opset_version()
+    for own in (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx")):
+        if not OLDEST_OPSET <= own.version <= newest:
+            raise ClassifierError(f"expected opset {OLDEST_OPSET} to {newest} in {name}, got {own.version}")
 
 
 def _one(values: Sequence[Any], what: str, name: str) -> Any:

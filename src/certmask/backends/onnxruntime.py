@@ -143,4 +143,5 @@ def _quietly() -> Any:
 
 def _reason(error: Exception) -> str:
     """What happened, without ONNX Runtime's number for it."""
-    return first_line(Exception(str(error).rpartition(" : ")[2] or type(error).__name__))
+    text = str(error).strip().rpartition(" : ")[2].rpartition(", Error ")[2]
+    return first_line(Exception(text or type(error).__name__))

@@ -79,7 +79,10 @@ class Framing:
             assert self.resized is not None
             resized = self.resized
         if resized[0] < size[0] or resized[1] < size[1]:
-            raise DataError(f"expected photos resized to at least {size}, the model's input, got {resized}")
+            raise DataError(
+                f"expected photos resized to at least {size[0]}×{size[1]}, the model's input, got "
+                f"{resized[0]}×{resized[1]}"
+            )
         return resized
 
     def describe(self) -> dict[str, Any]:

@@ -96,7 +96,8 @@ def _size(graph: Graph, told: Mapping[str, Any], path: Path) -> Size:
     if graph.size is None and said is None:
         raise ClassifierError(f"expected the size of the input on the card of {path}, whose graph leaves it open")
     if graph.size is not None and said not in (None, graph.size):
-        raise ClassifierError(f"expected the size {graph.size} that {path} takes, got {said} on its card")
+        own, other = (f"{size[0]}×{size[1]}" for size in (graph.size, said) if size)
+        raise ClassifierError(f"expected the size {own} that {path} takes, got {other} on its card")
     return graph.size or said or (0, 0)
 
 
