@@ -166,7 +166,7 @@ def as_folder(folder: Path) -> Path:
                 own[f"{place}.{names[layer]}.{kind}"] = tensor
         else:
             own[f"vit.{names[part]}{dot}{kind}"] = tensor
-    save_file(own, folder / "model.safetensors")
+    save_file(own, folder / "model.safetensors", {"format": "pt"})
     config = {"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 192,
               "num_hidden_layers": 12, "num_attention_heads": 3, "intermediate_size": 768, "layer_norm_eps": 1e-6,
               "image_size": 224, "patch_size": 16, "id2label": dict(enumerate(card.classes))}  # fmt: skip

@@ -61,7 +61,7 @@ class Backend:
         if isinstance(model, ForeignModel) and model.computed_by != self.name:
             raise ClassifierError(f"expected the backend {model.computed_by} for {name}, got {self.name}")
         if not (self.serves(device.type) and (self.plain_callables or network or foreign)):
-            wanted = "a callable" if self.plain_callables else "an nn.Module"
+            wanted = "a callable" if self.plain_callables else "a model" if foreign else "an nn.Module"
             where = f" on the {any_of(place.upper() for place in self.devices)}" if self.devices else ""
             raise ClassifierError(f"expected {wanted}{where} for {self.title}, got {name} on {device}")
         if not (self.plain_callables or is_compilable(model)):

@@ -57,7 +57,7 @@ def _said(processor: Any, name: str) -> Preprocessing:
     try:
         framing, size = _framing(processor)
         mean, std = _colour(processor)
-    except (CertmaskError, TypeError, ValueError, KeyError) as error:
+    except (CertmaskError, AttributeError, TypeError, ValueError, KeyError) as error:
         raise _not_followed(name, first_line(error)) from None
     return Preprocessing(framing, size, mean, std)
 
@@ -83,9 +83,9 @@ def _framing(processor: Any) -> tuple[Framing, Size]:
 
 def _colour(processor: Any) -> tuple[Colour, Colour]:
     """Mean and std of colours in [0, 1]: those of the processor, which counts in multiples of its rescale factor."""
-    factor = 255 * float(processor.rescale_factor) if processor.do_rescale else 255.0
-    plain = not processor.do_normalize
-    mean, std = ((0.0,) * 3, (1.0,) * 3) if plain else (processor.image_mean, processor.image_std)
+    factor = 255 * float(processor.rescale_factor) if getattr(processor, "do_rescale", False) else 255.0
+    normal = getattr(processor, "do_normalize", False)
+    mean, std = (processor.image_mean, processor.image_std) if normal else ((0.0,) * 3, (1.0,) * 3)
     return (
         checked_colour([value / factor for value in mean], "image_mean"),
         checked_colour([value / factor for value in std], "image_std"),
