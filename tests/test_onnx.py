@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
+import runpy
 import subprocess
 import sys
 import threading
@@ -31,23 +32,18 @@ from certmask.engine.fingerprint import fingerprint_from
 from certmask.errors import ClassifierError, UsageError
 from certmask.results.file import read_results
 from certmask.training import starting_point
-from certmask.zoo import card_of, framing_of, load_classifier, load_model
+from certmask.zoo import framing_of, load_classifier, load_model
 
 SMALL = ("demo-cifar10", "--images", "4", "--rule", "undefended", "--rule", "zoom", "--batch", "16")
 
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped CIFAR-10 network, exported by torch as anybody would, with a card written by hand."""
-    folder = tmp_path_factory.mktemp("onnx")
-    batch = torch.export.Dim("batch")
-    program: Any = torch.onnx.export(
-        load_model("resnet26-cifar10").eval(), (torch.zeros(2, 3, 32, 32),), dynamo=True, dynamic_shapes=({0: batch},),
-        verbose=False,
-    )  # fmt: skip
-    card = card_of("resnet26-cifar10")
-    told = {"classes": card.classes, "mean": card.mean, "std": card.std, "resize": "bicubic", "crop": card.crop}
-    return written(folder, program.model_proto, told, "exported.onnx")
+    """The shipped CIFAR-10 network, exported by torch as the example does it."""
+    path = tmp_path_factory.mktemp("onnx") / "exported.onnx"
+    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "onnx_model.py"))
+    example["export"]("resnet26-cifar10", path)
+    return path
 
 
 @pytest.fixture
