@@ -6,8 +6,8 @@ import contextlib
 import copy
 import hashlib
 import io
-import logging
 import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from threading import Lock
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from certmask.backends.backend import ForeignModel
 from certmask.backends.graph import Graph, graph_of, import_onnx
-from certmask.backends.outputs import CHECKED_BATCHES, LogitsAlone, check_same
+from certmask.backends.outputs import CHECKED_BATCHES, LogitsAlone, check_same, quiet_logs
 from certmask.errors import ClassifierError, first_line
 from certmask.threat import Size
 
@@ -130,15 +130,11 @@ def _exported(network: nn.Module, size: Size) -> Graph:
 
 
 @contextlib.contextmanager
-def _quietly() -> Any:
-    """Exporting tells its steps, and what it thinks of its own versions; errors come through."""
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
+def _quietly() -> Iterator[None]:
+    """Exporting tells its steps, and what it thinks of its own versions."""
+    with quiet_logs(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _reason(error: Exception) -> str:

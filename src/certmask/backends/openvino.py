@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
-from certmask.backends.outputs import CHECKED_BATCHES, LogitsAlone, check_same
+from certmask.backends.outputs import CHECKED_BATCHES, LogitsAlone, check_same, quiet_logs
 from certmask.errors import ClassifierError
 from certmask.threat import Size
 
@@ -85,7 +85,7 @@ def _openvino() -> Any:
 
 def _graph(model: nn.Module, size: Size) -> Any:
     """The network as OpenVINO reads it, for batches of any size."""
-    with warnings.catch_warnings():
+    with quiet_logs(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch's tracer, which OpenVINO uses
         warnings.simplefilter("ignore", TracerWarning)  # ViTs check shapes while they are traced
         openvino = _openvino()

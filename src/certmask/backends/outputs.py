@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -68,6 +70,17 @@ def check_same(found: Tensor, own: Tensor, title: str) -> None:
             f"expected a network that {title} computes as torch does, got a probability that differs by "
             f"{change:.2g}: take the backend torch"
         )
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Without remarks of other libraries on how they convert a network; errors come through."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class LogitsAlone(nn.Module):
