@@ -27,8 +27,8 @@ PRINTS: dict[str, list[str]] = {
         r"clipped bagnet: not certified, red under attack",
     ],
     "onnx_model": [
-        r"torch: 4 of 4 answered rightly, \d certified",
-        r"onnxruntime: 4 of 4 answered rightly, \d certified",
+        r"torch: 2 of 2 answered rightly, \d certified",
+        r"onnxruntime: 2 of 2 answered rightly, \d certified",
     ],
     "own_rule": [
         r"Unanimity: 21 of 81 tables certified, 0 of these beaten",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,23 @@ def graph_of(model: Any, sha256: str, name: str) -> Graph:
 
 
 def files_digest(files: Sequence[Path]) -> str:
-    """sha256 of a file; of several, over the names and digests of all, in this order."""
-    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    """sha256 of a file; of several, over the names and digests of all, in this order. Files are read once."""
+    digests = [_digest(file.resolve(), _stamp(file)) for file in files]
     if len(files) == 1:
         return digests[0]
     listing = "".join(f"{digest} {file.name}\n" for digest, file in zip(digests, files, strict=True))
     return hashlib.sha256(listing.encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _digest(file: Path, _stamp: tuple[int, ...]) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """What changes with a file's content: its size, and when it was changed, which nobody can set."""
+    about = file.stat()
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def import_onnx() -> Any:

@@ -160,7 +160,7 @@ def is_brought(name: str) -> bool:
 
 def _reader(name: str) -> Any:
     """The file of this room that reads what is brought under this name; None for a model that has a name of its own."""
-    if not name.endswith(".onnx") and (not Path(name).is_dir() or is_known(name)):
+    if not name.endswith(".onnx") and (not name or not Path(name).is_dir() or is_known(name)):
         return None
     rows = (import_module(f"certmask.zoo.{row}") for row in BROUGHT)
     found = next((row for row in rows if row.recognises(name)), None)
