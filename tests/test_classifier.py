@@ -136,7 +136,9 @@ def test_auto_takes_the_last_installed_backend_that_serves_the_device(monkeypatc
     assert (default_backend("cpu"), default_backend("cuda:1")) == ("openvino", "torch")
     monkeypatch.setattr("certmask.backends.backend.find_spec", lambda name: name == "torch")
     assert default_backend("cpu") == "torch"
-    assert backends_help() == "torch, openvino (faster on CPUs), or auto."
+    monkeypatch.setattr("certmask.backends.backend.find_spec", lambda name: name != "openvino")
+    assert default_backend("cpu") == "torch"
+    assert backends_help() == "onnxruntime (for ONNX files), torch, openvino (faster on CPUs), or auto."
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -402,7 +402,7 @@ def test_what_is_known_of_a_model_before_its_weights_is_true(name: str, tmp_path
     else:
         model, own = load_with_card(name)
     assert own == card
-    assert model.num_classes == len(card.classes)
+    assert getattr(model, "num_classes", None) == len(card.classes)
 
 
 def test_one_pass_is_one_pass(places: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from PIL import Image
 from certmask.data import Framing, check_source, load_dataset, pixel_digest, read_photo, to_array, to_tensor
 from certmask.data.demo import DEMOS
 from certmask.data.sources import SOURCES, sources_help
-from certmask.errors import DataError
+from certmask.errors import CertmaskError, DataError
+from certmask.threat import Size
 from certmask.zoo.timm_import import import_timm
 
 CLASSES = [("n0", "cat"), ("n1", "cup"), ("n2", "rocket")]
@@ -97,9 +99,40 @@ def test_photos_are_framed_as_timm_does_it(mode: str, resampling: str, crop: flo
 
 
 def test_a_framing_survives_a_results_file() -> None:
-    for frame in (Framing(), Framing(1.0, "bilinear"), Framing(0.9, "bicubic", squash=True)):
+    shares = (Framing(), Framing(1.0, "bilinear"), Framing(0.9, "bicubic", squash=True))
+    for frame in (*shares, Framing(resampling="lanczos", resized=256), Framing(resized=(40, 36))):
         assert Framing.described(json.loads(json.dumps(frame.describe()))) == frame
     assert Framing(0.9).describe() == {"resize": "bicubic", "crop": 0.9}
+
+
+@pytest.mark.parametrize(("photo", "resized", "expected"), [
+    ((30, 45), 28, (28, 42)),
+    ((451, 300), 28, (42, 28)),  # 42.09…
+    ((300, 599), 28, (28, 55)),  # 55.9…: down, not to the next
+    ((24, 24), 40, (40, 40)),
+    ((30, 45), (29, 50), (29, 50)),
+])  # fmt: skip
+def test_a_framing_in_pixels(photo: Size, resized: int | Size, expected: Size) -> None:
+    """As torchvision resizes; the cut is in the middle."""
+    size, cut = Framing(resized=resized).cut(photo, (24, 24))
+    assert size == expected
+    assert cut == ((expected[0] - 24) // 2, (expected[1] - 24) // 2)
+    if isinstance(resized, int):
+        import_timm()  # torchvision comes with it
+        theirs = import_module("torchvision.transforms").Resize(resized)(Image.new("RGB", photo[::-1]))
+        assert theirs.size == expected[::-1]
+
+
+@pytest.mark.parametrize("resized", [23, (23, 40), (40, 23)])
+def test_a_framing_that_would_leave_a_border_is_refused(resized: int | Size) -> None:
+    with pytest.raises(DataError, match=r"expected photos resized to at least 24×24, the model's input, got "):
+        Framing(resized=resized)(Image.new("RGB", (40, 40)), (24, 24))
+
+
+@pytest.mark.parametrize("resized", [0, -1, 2.5, (1,), (3, 0), "9"])
+def test_odd_pixels_of_a_framing_are_refused(resized: Any) -> None:
+    with pytest.raises(CertmaskError, match="expected resized as"):
+        Framing(resized=resized)
 
 
 @pytest.mark.parametrize(("crop", "resampling", "message"), [

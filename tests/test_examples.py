@@ -26,6 +26,10 @@ PRINTS: dict[str, list[str]] = {
         r"robust masking: certified, red under attack",
         r"clipped bagnet: not certified, red under attack",
     ],
+    "onnx_model": [
+        r"torch: 2 of 2 answered rightly, \d certified",
+        r"onnxruntime: 2 of 2 answered rightly, \d certified",
+    ],
     "own_rule": [
         r"Unanimity: 21 of 81 tables certified, 0 of these beaten",
         r"Hopeful: 33 of 81 tables certified, 6 of these beaten",

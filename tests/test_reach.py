@@ -39,7 +39,7 @@ Array = npt.NDArray[Any]
 FRAMINGS = [
     Framing(crop, resampling, squash)
     for resampling, crop, squash in product(RESAMPLINGS, (1.0, 0.875, 0.6), (False, True))
-]
+] + [Framing(resampling=resampling, resized=pixels) for resampling in RESAMPLINGS for pixels in (17, (16, 19))]
 PHOTOS: tuple[Size, ...] = ((5, 5), (9, 13), (16, 12), (23, 31), (12, 41))
 IMAGES: tuple[Size, ...] = ((12, 12), (7, 10), (16, 16))
 ORIENTATIONS = range(1, 9)

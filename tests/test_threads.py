@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from certmask.backends import openvino
+from certmask.backends.outputs import CHECKED_BATCHES
 from certmask.classifier import Classifier, float32_mode
 from certmask.covers import spread_cover
 from certmask.deployed import Defence
@@ -169,7 +170,7 @@ def test_a_network_that_was_found_out_is_never_let_through() -> None:
 
     converted = openvino.place(Branching(), (8, 8), torch.device("cpu"), "fp32")
     bright = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    for _ in range(openvino.CHECKED_BATCHES + 1):
+    for _ in range(CHECKED_BATCHES + 1):
         with pytest.raises(ClassifierError, match="expected a network that OpenVINO computes as torch does"):
             converted(bright)
 

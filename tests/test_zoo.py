@@ -138,7 +138,7 @@ def test_weights_of_another_shape_or_with_extra_tensors() -> None:
 
 
 def test_an_unknown_name() -> None:
-    for name in ("no_such_model", "resnet18.no_such_tag", "resnet18.", "hf-hub:timm/resnet18.a1_in1k"):
+    for name in ("no_such_model", "resnet18.no_such_tag", "resnet18.", "hf-hub:timm/resnet18.a1_in1k", ""):
         with pytest.raises(ClassifierError, match=f"got '{name}'$"):
             load_classifier(name)
         assert not is_known(name)

@@ -290,7 +290,7 @@ def run_header(engine: Engine, dataset: Dataset, defences: Defences) -> Row:
         "model": engine.describe(),
         "data": dataset.describe(),
         "defences": {defence.name: defence.describe() for defence in defences},
-        "versions": provenance(),
+        "versions": provenance(engine.classifier.packages),
         "settings": settings(),
         "checked": {"company": engine.classifier.company, "rounding": ROUNDING[engine.classifier.precision]},
     }

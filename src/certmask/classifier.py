@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from certmask.backends import PRECISIONS, backend_named, is_compilable
+from certmask.backends import PRECISIONS, ForeignModel, backend_named, is_compilable
 from certmask.backends.devices import best_batch, best_precision, device_name, present_device
 from certmask.backends.outputs import are_probabilities, checked_logits, logits_of
 from certmask.company import ROUNDING, company_change, probes, swayed_by_company
@@ -56,10 +56,12 @@ class Classifier:
             (fp32 for a plain callable, a ScriptModule, and, with a warning, a network that fails in bf16).
         batch: images per forward pass; None takes a size that suits the device. Halved until it fits into memory.
         compiled: whether torch compiles the network; None does on a GPU where kernels can be chosen without timing.
-        backend: what computes the logits: ``torch``, or ``openvino``, which is faster on many CPUs.
+        backend: what computes the logits: ``torch``, or ``openvino``, which is faster on many CPUs, or ``onnxruntime``,
+            which computes ONNX files.
         name: how results files call the model; None takes the name of its class.
         views: what the model is shown of a picture: ``plain``, ``mirror`` (left and right exchanged), ``upside-down``;
             of several the mean of the probabilities is taken. Each costs a pass. What a mask hides is hidden in all.
+        files_sha256: a digest of the files that a network was read from, where weights and layers do not say it all.
 
     ``grid`` is the side of the square tokens into which a network cuts its input, as far as its layers tell; else 1.
     ``fill`` is what masks paint; ``told`` says whether the network knows it from any colour.
@@ -84,13 +86,15 @@ class Classifier:
         backend: str = "torch",
         name: str | None = None,
         views: Sequence[str] = PLAIN,
+        files_sha256: str | None = None,
     ) -> None:
         if isinstance(model, type) or not callable(model):
             raise ClassifierError(f"expected a network or a function, got {model!r}: load_classifier finds one by name")
         self.device = present_device(device)
         self.precision = precision
         if precision == "auto":
-            self.precision = best_precision(self.device) if _convertible(model) else "fp32"
+            best = best_precision(self.device) if _convertible(model) else "fp32"
+            self.precision = best if best in backend_named(backend).precisions else "fp32"
         if self.precision not in PRECISIONS:
             raise ClassifierError(f"expected precision to be auto, {', '.join(PRECISIONS)}, got {precision!r}")
         if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
@@ -108,10 +112,9 @@ class Classifier:
                 f"expected mean 0 and std 1 for {self.name}, which is told what is hidden and normalizes by itself, "
                 f"got mean {self.mean} and std {self.std}"
             )
-        self.grid = token_side(model, self.size) if isinstance(model, nn.Module) else 1
-        self.weights = weights_digest(model) if isinstance(model, nn.Module) else UNKNOWN
-        self.architecture = architecture_digest(model) if isinstance(model, nn.Module) else UNKNOWN
-        self.backend = backend
+        self.grid, self.weights, self.architecture = _known_of(model, self.size)
+        self.backend, self.files = backend, files_sha256
+        self.packages = _packages(model, backend)
         compilable = self.device.type == "cuda" and _convertible(model) and bool(compile_options())
         self.compiled = is_compilable(model) and (compilable if compiled is None else compiled)
         self._shift = torch.tensor(self.mean, device=self.device).view(1, 3, 1, 1)
@@ -316,6 +319,7 @@ class Classifier:
             "name": self.name,
             "weights_sha256": self.weights,
             "architecture_sha256": self.architecture,
+            **({"files_sha256": self.files} if self.files else {}),
             "classes": self.classes,
             "size": list(self.size),
             "mean": list(self.mean),
@@ -437,6 +441,21 @@ def _cut(convolution: nn.Conv2d, size: Size) -> int:
     side = convolution.kernel_size[0]
     squares = convolution.kernel_size == convolution.stride == (side, side) and convolution.padding == (0, 0)
     return side if squares and size[0] % side == size[1] % side == 0 else 1
+
+
+def _known_of(model: object, size: Size) -> tuple[int, str, str]:
+    """The side of a model's tokens, and the digests of its weights and of its layers."""
+    if isinstance(model, ForeignModel):
+        return model.grid, model.sha256, model.layers_sha256
+    if isinstance(model, nn.Module):
+        return token_side(model, size), weights_digest(model), architecture_digest(model)
+    return 1, UNKNOWN, UNKNOWN
+
+
+def _packages(model: object, backend: str) -> tuple[str, ...]:
+    """What computes a model, or has its layers, beside what every results file names."""
+    own = type(model).__module__.partition(".")[0]
+    return tuple(sorted({backend_named(backend).package, own} & {"onnxruntime", "transformers"}))
 
 
 def _convertible(model: object) -> bool:

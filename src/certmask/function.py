@@ -16,9 +16,10 @@ from certmask.results.file import OWN_SOURCE, Row, provenance
 from certmask.rules import Rule
 from certmask.rules.registry import rule_from
 
-MACHINE = ("name", "device", "architecture_sha256", "fingerprint")
+MACHINE = ("name", "device", "architecture_sha256", "files_sha256", "fingerprint")
 """What need not be equal to the letter: how the model is called, how its layers are printed (library versions differ in
-that), the machine, whose rounding the margin absorbs, and the fingerprint, which would show another architecture."""
+that), which files it was read from, the machine, whose rounding the margin absorbs, and the fingerprint, which would
+show another architecture."""
 
 
 def check_function(header: Row, engine: Engine, rules: Iterable[Rule | EvidenceRule], where: str) -> list[str]:
@@ -32,7 +33,7 @@ def check_function(header: Row, engine: Engine, rules: Iterable[Rule | EvidenceR
             raise ResultsError(
                 f"expected the function that {where} certified, with {key} {said.get(key)!r}, got {found.get(key)!r}"
             )
-    versions, here = header.get("versions", {}), provenance()
+    versions, here = header.get("versions", {}), provenance(engine.classifier.packages)
     own = (f"{key} {versions.get(key)}, here {here[key]}" for key in OWN_SOURCE if here[key] != versions.get(key))
     return [*check_behaviour(header, engine, rules, where), *own]
 
@@ -90,6 +91,11 @@ def _differences(header: Row, engine: Engine) -> Iterable[str]:
     for said, here in (
         ({"device": header["model"].get("device")}, engine.classifier.describe()),
         (header.get("settings", {}), settings()),
-        ({key: value for key, value in header.get("versions", {}).items() if key not in OWN_SOURCE}, provenance()),
+        (_libraries(header), provenance(engine.classifier.packages)),
     ):
         yield from (f"{key} {value}, here {here.get(key)}" for key, value in said.items() if here.get(key) != value)
+
+
+def _libraries(header: Row) -> Row:
+    """The versions that a header names, without certmask's own."""
+    return {key: value for key, value in header.get("versions", {}).items() if key not in OWN_SOURCE}

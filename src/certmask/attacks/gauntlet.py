@@ -107,7 +107,7 @@ class Gauntlet:
             "model": self.engine.describe(),
             "defences": {defence.name: defence.describe() for defence in self.defences},
             "budget": {**asdict(self.budget), "at_once": self.at_once},
-            "versions": provenance(),
+            "versions": provenance(self.engine.classifier.packages),
         }
 
     def _groups(self, attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:

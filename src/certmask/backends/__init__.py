@@ -4,10 +4,20 @@ from certmask.backends.backend import (
     BACKENDS,
     PRECISIONS,
     Backend,
+    ForeignModel,
     backend_named,
     backends_help,
     default_backend,
     is_compilable,
 )
 
-__all__ = ["BACKENDS", "PRECISIONS", "Backend", "backend_named", "backends_help", "default_backend", "is_compilable"]
+__all__ = [
+    "BACKENDS",
+    "PRECISIONS",
+    "Backend",
+    "ForeignModel",
+    "backend_named",
+    "backends_help",
+    "default_backend",
+    "is_compilable",
+]

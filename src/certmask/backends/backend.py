@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from certmask.errors import ClassifierError, any_of
 from certmask.threat import Size
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+
+class ForeignModel(ABC):
+    """A model that is no torch network: one backend alone computes it, and results files know it by its ``sha256``."""
+
+    computed_by: ClassVar[str]
+    sha256: str
+    layers_sha256: str
+    grid: int
+
+    @abstractmethod
+    def __call__(self, images: Tensor) -> Tensor:
+        """Logits of normalized images."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +57,11 @@ class Backend:
         """The model where it will compute: a network is copied, any other callable is taken as it is."""
         from torch import nn
 
-        network = isinstance(model, nn.Module)
-        if not (self.serves(device.type) and (self.plain_callables or network)):
-            wanted = "a callable" if self.plain_callables else "an nn.Module"
+        network, foreign = isinstance(model, nn.Module), isinstance(model, ForeignModel)
+        if isinstance(model, ForeignModel) and model.computed_by != self.name:
+            raise ClassifierError(f"expected the backend {model.computed_by} for {name}, got {self.name}")
+        if not (self.serves(device.type) and (self.plain_callables or network or foreign)):
+            wanted = "a callable" if self.plain_callables else "a model" if foreign else "an nn.Module"
             where = f" on the {any_of(place.upper() for place in self.devices)}" if self.devices else ""
             raise ClassifierError(f"expected {wanted}{where} for {self.title}, got {name} on {device}")
         if not (self.plain_callables or is_compilable(model)):
@@ -70,10 +86,11 @@ class Backend:
 
 
 BACKENDS = (
+    Backend("onnxruntime", "ONNX Runtime", "onnxruntime", ("fp32",), ("cpu",), remark="for ONNX files"),
     Backend("torch", "torch", "torch", plain_callables=True),
     Backend("openvino", "OpenVINO", "openvino", ("fp32", "bf16"), ("cpu",), remark="faster on CPUs"),
 )
-"""From the general to the special: ``auto`` takes the last one that is installed and serves the device."""
+"""``auto`` takes the last one that is installed and serves the device; a ``ForeignModel`` has but one."""
 
 
 def is_compilable(model: object) -> bool:

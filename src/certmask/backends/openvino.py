@@ -12,15 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
-from certmask.backends.outputs import LogitsAlone
+from certmask.backends.outputs import CHECKED_BATCHES, LogitsAlone, check_same, quiet_logs
 from certmask.errors import ClassifierError
 from certmask.threat import Size
 
 HINTS = {"fp32": "f32", "bf16": "bf16"}
-CHECKED_BATCHES = 4
-"""As many as a classifier looks at before it serves: black, grey, white and random pictures."""
-TOLERANCE = 0.1
-"""More than bf16 changes a probability: another network, not rounding."""
 
 
 def place(model: nn.Module, size: Size, _device: torch.device, precision: str) -> Converted:
@@ -46,7 +42,7 @@ class Converted:
             outputs = self._computed(images)
             if self._checked < CHECKED_BATCHES:
                 with torch.inference_mode():
-                    _check_same(outputs[:2], self.model(images[:2]))
+                    check_same(outputs[:2], self.model(images[:2]), "OpenVINO")
                 self._checked += 1
         return outputs
 
@@ -89,7 +85,7 @@ def _openvino() -> Any:
 
 def _graph(model: nn.Module, size: Size) -> Any:
     """The network as OpenVINO reads it, for batches of any size."""
-    with warnings.catch_warnings():
+    with quiet_logs(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch's tracer, which OpenVINO uses
         warnings.simplefilter("ignore", TracerWarning)  # ViTs check shapes while they are traced
         openvino = _openvino()
@@ -106,17 +102,3 @@ def _reason(error: Exception) -> str:
     """The one line that says what happened, of the many in which OpenVINO says where."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")] or [type(error).__name__]
     return lines[lines.index("Exception:") + 1] if "Exception:" in lines[:-1] else lines[-1]
-
-
-def _check_same(found: Tensor, own: Tensor) -> None:
-    """Refuse a network that converting has changed, as it does where a forward pass branches on pixels."""
-    if found.shape != own.shape:
-        raise ClassifierError(
-            f"expected outputs of shape {list(own.shape)} from OpenVINO, got {list(found.shape)}: take torch"
-        )
-    change = float((found.softmax(dim=-1).nan_to_num() - own.softmax(dim=-1).nan_to_num()).abs().max())
-    if change > TOLERANCE:
-        raise ClassifierError(
-            "expected a network that OpenVINO computes as torch does, got a probability that differs by "
-            f"{change:.2g}: take the backend torch"
-        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,6 +12,10 @@ from torch import Tensor, nn
 
 from certmask.errors import ClassifierError
 
+CHECKED_BATCHES = 4
+"""As many as a classifier looks at before it serves: black, grey, white and random pictures."""
+TOLERANCE = 0.1
+"""More than bf16 changes a probability: another network, not rounding."""
 OFF_ONE = 0.01
 """More than bf16 takes away from the sum of a row of probabilities."""
 
@@ -50,6 +56,31 @@ def are_probabilities(logits: Tensor) -> bool:
     rows = logits.float()
     within = (rows >= 0).all() & (rows <= 1).all()
     return bool(within & ((rows.sum(dim=1) - 1).abs() < OFF_ONE).all())
+
+
+def check_same(found: Tensor, own: Tensor, title: str) -> None:
+    """Refuse a network that converting has changed, as it does where a forward pass branches on pixels."""
+    if found.shape != own.shape:
+        raise ClassifierError(
+            f"expected outputs of shape {list(own.shape)} from {title}, got {list(found.shape)}: take torch"
+        )
+    change = float((found.softmax(dim=-1).nan_to_num() - own.softmax(dim=-1).nan_to_num()).abs().max())
+    if change > TOLERANCE:
+        raise ClassifierError(
+            f"expected a network that {title} computes as torch does, got a probability that differs by "
+            f"{change:.2g}: take the backend torch"
+        )
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Without remarks of other libraries on how they convert a network; errors come through."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class LogitsAlone(nn.Module):

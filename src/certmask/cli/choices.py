@@ -39,7 +39,7 @@ from certmask.rules.registry import DEFAULT_PAIRS, aggregate_named, listed
 from certmask.threat import Size, Threat, checked_patch
 from certmask.views import checked_views
 from certmask.votes import UNIT, Margin
-from certmask.zoo import Card, card_of, framing_of, load_classifier, name_aliases, readable_names
+from certmask.zoo import Card, backend_of, card_of, framing_of, load_classifier, name_aliases, readable_names
 from certmask.zoo.networks import CELLS, MASKS, network_of
 
 COPIES = 8
@@ -119,7 +119,7 @@ class Choices:
         with asked_rightly():
             self._rules(margin)
         self._check_company()
-        device = pick_device(self.device)
+        device = self._device()
         check_engine_room(self._backend(device), self.precision, device)
         check_batch(self.batch, self.card.size, device)
         pick_views(self.views)
@@ -210,7 +210,7 @@ class Choices:
 
     def classifier(self) -> Classifier:
         self.check()
-        device = pick_device(self.device)
+        device = self._device()
         return load_classifier(
             self.model,
             self.weights,
@@ -222,10 +222,19 @@ class Choices:
             local=self.local,
         )
 
+    def _device(self) -> str:
+        """What was asked for; where nobody says otherwise, one that the only backend of the model serves."""
+        only = backend_of(self.model)
+        device = pick_device(self.device)
+        return "cpu" if self.device == "auto" and only and not backend_named(only).serves(device) else device
+
     def _backend(self, device: str) -> str:
         """What was asked for; networks of bands or cells are computed by torch where nobody says otherwise."""
+        only = backend_of(self.model)
+        if only is not None and self.backend not in ("auto", only):
+            raise UsageError(f"expected the backend {only} for {self.model}, got {self.backend}")
         special = self.local or network_of(self.card).kind != MASKS
-        return "torch" if special and self.backend == "auto" else pick_backend(self.backend, device)
+        return only or ("torch" if special and self.backend == "auto" else pick_backend(self.backend, device))
 
     def covers(self, grid: int = 1) -> list[Cover]:
         """One cover per chosen rule, and that of the file; masks of levels lie on tokens of side ``grid``.

@@ -106,7 +106,11 @@ DefenceOption = Annotated[
     Path | None, typer.Option("--defence", help="A defence that `certmask tune` wrote; --rule adds others.")
 ]
 ModelOption = Annotated[
-    str, typer.Option("--model", help="A name from `certmask models`, a .safetensors with a card, or a timm name.")
+    str,
+    typer.Option(
+        "--model",
+        help="A name from `certmask models` or of timm, a .safetensors or .onnx with a card, a Hugging Face folder.",
+    ),
 ]
 WeightsOption = Annotated[Path | None, typer.Option("--weights", help="Local checkpoint: safetensors or state dict.")]
 DeviceOption = Annotated[

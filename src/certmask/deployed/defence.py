@@ -19,20 +19,21 @@ from certmask.classifier import Classifier, Colour, checked_images, fill_colour
 from certmask.covers import Cover
 from certmask.data import pictures
 from certmask.defences import Explanation, LocalDefence, MaskedDefence, Outcome, RuledDefence, examine, explain
-from certmask.deployed.evaluation import Evaluation, saved_run
+from certmask.deployed.evaluation import Evaluation, classifier_of, saved_run
 from certmask.deployed.local import local_fields, local_name, local_rule
 from certmask.deployed.saved import read_defence, write_defence
 from certmask.deployed.tokens import cover_for, named
 from certmask.engine import Engine
 from certmask.engine.premises import check_company
 from certmask.errors import CertmaskError
-from certmask.evidence import EvidenceRule, LocalClassifier
+from certmask.evidence import EvidenceRule
 from certmask.evidence.registry import is_local
 from certmask.function import check_behaviour
 from certmask.results.file import Row
 from certmask.rules import Rule
 from certmask.rules.registry import rule_of
 from certmask.threat import Size, Threat, checked_threat
+from certmask.zoo import load_classifier
 
 Images = Tensor | npt.NDArray[Any]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int]
@@ -121,7 +122,8 @@ class Defence:
     The certificate holds for this very object: same weights, precision, fill colour, masks and preprocessing. It can
     be copied, pickled, and kept in a file: ``shield.save(path)``, ``Defence.load(path, model)``.
 
-    model: an ``nn.Module`` or callable that maps images to logits, or a ``Classifier``
+    model: an ``nn.Module`` or callable that maps images to logits, a ``Classifier``, or what ``load_classifier`` knows
+        by name or reads: a checkpoint with a card, an ONNX file, a Hugging Face folder
     cover: the masks, made for a threat and for the size of the model's input; or the patch alone, such as ``32``: then
         the masks that suit the rule; or a whole defence without a model, such as ``load_defence`` reads; or a rule on
         the local evidence of a network with a small receptive field, such as ``RobustMasking(32)``
@@ -133,7 +135,7 @@ class Defence:
 
     def __init__(
         self,
-        model: Classifier | nn.Module | Callable[[Tensor], Tensor],
+        model: Classifier | nn.Module | Callable[[Tensor], Tensor] | str | Path,
         cover: Cover | RuledDefence | EvidenceRule | Threat | Size | int,
         rule: Rule | str | None = None,
         *,
@@ -141,19 +143,19 @@ class Defence:
         progress: Callable[[int], None] | None = None,
         **classifier: Any,
     ) -> None:
-        if isinstance(model, Classifier) and classifier:
-            raise CertmaskError(f"expected no further options beside a Classifier, got {', '.join(classifier)}")
-        unknown = [name for name in classifier if name not in inspect.signature(Classifier).parameters]
-        if unknown:
-            raise CertmaskError(f"expected options of a Classifier, got {', '.join(unknown)}")
+        by_name, ready = isinstance(model, (str, Path)), isinstance(model, Classifier)
+        known = inspect.signature(load_classifier if by_name else Classifier).parameters
+        unknown = [name for name in classifier if name not in known]
+        if unknown and not ready:
+            taker = "load_classifier" if by_name else "a Classifier"
+            raise CertmaskError(f"expected options of {taker}, got {', '.join(unknown)}")
         if isinstance(cover, (RuledDefence, EvidenceRule)) and rule is not None:
             raise CertmaskError(f"expected no rule beside a whole defence, which has one, got {rule!r}")
-        if isinstance(cover, (Cover, RuledDefence)):
+        if isinstance(cover, (Cover, RuledDefence)) and not (by_name or ready):
             classifier.setdefault("size", cover.image)
         if isinstance(rule, str) and is_local(rule):
             cover = local_rule(rule, cover)
-        kind = LocalClassifier if isinstance(cover, (LocalDefence, EvidenceRule)) else Classifier
-        self.classifier = model if isinstance(model, Classifier) else kind(model, **classifier)
+        self.classifier = classifier_of(model, classifier, isinstance(cover, (LocalDefence, EvidenceRule)))
         self.defence = _ruled(self.classifier, cover, rule)
         self.engine = Engine(self.classifier, self.defence.covers, fill=fill_colour(fill), progress=progress)
         self._one_at_a_time = Lock()

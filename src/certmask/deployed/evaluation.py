@@ -33,7 +33,7 @@ from certmask.rules.registry import REGISTER, option_name, rule_of
 from certmask.threat import Patch, PhotoPatch, Size, Threat, checked_patch, checked_threat, photo_patch
 from certmask.votes import Margin
 
-Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str
+Model = Classifier | nn.Module | Callable[[Tensor], Tensor] | str | Path
 RULES = ("undefended", "zoom")
 AnyRule = Rule | EvidenceRule | str
 
@@ -76,7 +76,7 @@ def certify(
 ) -> Evaluation:
     """Certify labelled photos under several rules, which share their votes; as ``certmask certify``, for any model.
 
-    model: a network, a function, a ``Classifier``, or a name that ``load_classifier`` knows
+    model: a network, a function, a ``Classifier``, or a name, file or folder that ``load_classifier`` knows
     data: what ``certmask certify`` takes (a folder of class folders, a CSV file, ``demo`` …), images
         ``[n, 3, height, width]`` in [0, 1] and labels (and names), or a torch Dataset of pairs
     rules: names that the command line knows, or rules; those on local evidence take a network with a small receptive
@@ -97,12 +97,12 @@ def certify(
     progress: called with ``"passes"`` or ``"images"`` and how many more are done
     Everything else (``size``, ``mean``, ``std``, ``device``, ``class_names``, …) goes to ``Classifier``.
     """
-    wanted = _named(rules)
+    wanted, model = _named(rules), str(model) if isinstance(model, Path) else model
     dataset = in_memory(data, _framing(framing))
     if isinstance(dataset, Pictures) and not isinstance(model, (Classifier, str)):
         classifier.setdefault("size", dataset.size)
     local = any(isinstance(rule, EvidenceRule) or is_local(name) for name, rule in wanted.items())
-    ready = _classifier(model, classifier, local)
+    ready = classifier_of(model, classifier, local)
     if dataset is None:
         dataset = _photos(str(data), model, ready, framing)
     dataset = dataset.spread(images)
@@ -223,10 +223,11 @@ def _against(classifier: Classifier, patch: Threat | Size | int | None) -> Threa
     return default_patch(classifier.size) if patch is None else checked_threat(patch)
 
 
-def _classifier(model: Model, options: dict[str, Any], local: bool) -> Classifier:
+def classifier_of(model: Model, options: dict[str, Any], local: bool) -> Classifier:
+    """The model as it is, or made ready with these options: by name or from what people bring, or a network."""
     from certmask.zoo import load_classifier
 
-    if isinstance(model, str):
+    if isinstance(model, (str, Path)):
         return load_classifier(model, local=local, **options)
     if isinstance(model, Classifier):
         if options:

@@ -49,7 +49,7 @@ def write_defence(path: Path, engine: Engine, defence: RuledDefence) -> None:
         "defence": defence.describe(),
         **(_masks(defence.cover) if isinstance(defence, MaskedDefence) else {}),
         "tensors_sha256": tensors_digest(tensors.items()),
-        "versions": provenance(),
+        "versions": provenance(classifier.packages),
         "settings": settings(),
     }
     if path.suffix != ".safetensors":

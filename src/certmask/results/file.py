@@ -30,10 +30,10 @@ OPENING = b'{"certmask_results": '
 Row = dict[str, Any]
 
 
-def provenance() -> dict[str, str]:
-    """Versions of everything that the numbers depend on."""
+def provenance(others: Iterable[str] = ()) -> dict[str, str]:
+    """Versions of everything that the numbers depend on, ``others`` where a model needs them."""
     versions = {"python": platform.python_version()}
-    for package in ("certmask", "torch", "timm", "numpy", "pillow", "openvino"):
+    for package in ("certmask", "torch", "timm", "numpy", "pillow", "openvino", *others):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

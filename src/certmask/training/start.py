@@ -16,7 +16,7 @@ from certmask.training.transplant import INNER, transplanted
 from certmask.zoo import Card, build_model, load_checkpoint
 from certmask.zoo.card import file_digest
 from certmask.zoo.checkpoint import load_weights, read_state_dict
-from certmask.zoo.models import checkpoint_path, pretrained_model
+from certmask.zoo.models import checkpoint_path, is_brought, pretrained_model
 from certmask.zoo.timm_import import import_timm
 
 IMAGENET_CLASSES = 1000
@@ -38,6 +38,8 @@ def starting_point(
         raise UsageError(f"expected either local or pretrained weights, got both ({weights} and --pretrained)")
     torch.manual_seed(seed)
     checkpoint = checkpoint_path(name)
+    if is_brought(name):
+        raise UsageError(f"expected a timm name, or a .safetensors with a card, to start training from, got {name}")
     if checkpoint is None:
         return _from_architecture(name, classes, size, weights, pretrained)
     if weights is not None or pretrained:

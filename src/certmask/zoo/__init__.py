@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from certmask.zoo.classes import name_aliases as name_aliases
     from certmask.zoo.classes import readable_names as readable_names
     from certmask.zoo.models import DEFAULT_MODEL as DEFAULT_MODEL
+    from certmask.zoo.models import backend_of as backend_of
     from certmask.zoo.models import card_of as card_of
     from certmask.zoo.models import framing_of as framing_of
     from certmask.zoo.models import is_known as is_known
@@ -35,6 +36,7 @@ _FILES = {
     "zoo.classes": ["class_aliases", "name_aliases", "readable_names"],
     "zoo.models": [
         "DEFAULT_MODEL",
+        "backend_of",
         "card_of",
         "framing_of",
         "is_known",

@@ -52,8 +52,10 @@ def load_weights(model: nn.Module, weights: StateDict, name: str, source: Path |
 
 
 def checkpoints_below(folder: Path) -> list[Path]:
-    """All ``.safetensors`` files in a folder and its folders, by name."""
-    return sorted(folder.glob("**/*.safetensors"))
+    """All models in a folder and its folders, by name: ``.safetensors`` and ``.onnx`` files, Hugging Face folders."""
+    folders = {path.parent for path in folder.glob("**/config.json")}
+    files = [path for suffix in ("safetensors", "onnx") for path in folder.glob(f"**/*.{suffix}")]
+    return sorted([*folders, *(path for path in files if path.parent not in folders)])
 
 
 def given_checkpoints(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Models by name: the embedded default, and anything that timm knows."""
+"""Models by name: the embedded default, anything that timm knows, and files and folders that people bring."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from certmask.backends import ForeignModel
 from certmask.classifier import Classifier
 from certmask.data import Framing
 from certmask.data.imagenet import imagenet_names
@@ -25,26 +26,30 @@ from certmask.zoo.timm_import import import_timm
 
 DEFAULT_MODEL = "efficientnet-lite0"
 SHIPPED = Path(__file__).parent / "shipped"
+BROUGHT = ("onnx_file", "huggingface")
+"""The files of this room that read what people bring: ``recognises``, ``read_card``, ``framing``, ``read_network``."""
 LOG = logging.getLogger(__name__)
 
 
 def load_classifier(
-    name: str = DEFAULT_MODEL,
+    name: str | Path = DEFAULT_MODEL,
     weights: str | Path | None = None,
     *,
     device: str = "cpu",
     precision: str = "auto",
     batch: int | None = None,
     compiled: bool | None = None,
-    backend: str = "torch",
+    backend: str | None = None,
     views: Sequence[str] = PLAIN,
     local: bool = False,
 ) -> Classifier:
     """A ready classifier: ``efficientnet-lite0`` or a shipped one by name, a checkpoint with a card, or a timm name.
 
-    A timm model takes local ``weights``, else it is pretrained through timm, which downloads it once. With ``local``
-    it gives local evidence, for networks with a small receptive field.
+    Or what people bring: an ONNX file with a card beside it, or a Hugging Face folder. A timm model takes local
+    ``weights``, else it is pretrained through timm, which downloads it once. With ``local`` it gives local evidence,
+    for networks with a small receptive field. Without a ``backend``, torch computes what is no ONNX file.
     """
+    name = str(name)
     model, card = load_with_card(name, weights)
     kind = LocalClassifier if local else Classifier
     return kind(
@@ -58,20 +63,23 @@ def load_classifier(
         precision=precision,
         batch=batch,
         compiled=compiled,
-        backend=backend,
+        backend=backend or backend_of(name) or "torch",
         name=short_name(name),
         views=views,
+        **({"files_sha256": card.sha256} if is_brought(name) and Path(name).is_dir() else {}),
     )
 
 
-def load_with_card(name: str, weights: str | Path | None = None) -> tuple[nn.Module, Card]:
+def load_with_card(name: str, weights: str | Path | None = None) -> tuple[nn.Module | ForeignModel, Card]:
     """The bare network of a name, and the classes and preprocessing that belong to it."""
-    checkpoint = checkpoint_path(name)
+    checkpoint, reader = checkpoint_path(name), _reader(name)
+    if weights is not None and (checkpoint is not None or reader is not None):
+        raise ClassifierError(f"expected no further weights for {name}, which brings its own, got {weights}")
     if checkpoint is not None:
-        if weights is not None:
-            raise ClassifierError(f"expected no further weights for {name}, which brings its own, got {weights}")
         return load_checkpoint(checkpoint)
     card = card_of(name)
+    if reader is not None:
+        return reader.read_network(name, card.size), card
     return _embedded(name) if name == DEFAULT_MODEL and weights is None else _from_timm(name, weights), card
 
 
@@ -80,10 +88,14 @@ def card_of(name: str) -> Card:
     checkpoint = checkpoint_path(name)
     if checkpoint is not None:
         return read_card(checkpoint)
+    reader = _reader(name)
+    if reader is not None:
+        own: Card = reader.read_card(name)
+        return own
     if not _known_to_timm(timm_name(name)):
         raise ClassifierError(
-            f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors file or a model name that timm "
-            f"knows, got {name!r}"
+            f"expected {', '.join([DEFAULT_MODEL, *shipped_models()])}, a .safetensors or .onnx file, a Hugging Face "
+            f"folder or a model name that timm knows, got {name!r}"
         )
     config = import_timm().get_pretrained_cfg(timm_name(name))
     count = int(config.num_classes)
@@ -94,8 +106,13 @@ def card_of(name: str) -> Card:
 
 
 def load_model(name: str, weights: str | Path | None = None) -> nn.Module:
-    """The bare network alone."""
-    return load_with_card(name, weights)[0]
+    """The bare network alone, which has gradients; an error for a model that is none of torch's."""
+    model = load_with_card(name, weights)[0]
+    if not isinstance(model, nn.Module):
+        raise ClassifierError(
+            f"expected a torch network, which has gradients, got {name}: take the one it was made from"
+        )
+    return model
 
 
 def load_architecture(name: str) -> nn.Module:
@@ -111,6 +128,10 @@ def framing_of(name: str) -> Framing:
     checkpoint = checkpoint_path(name)
     if checkpoint is not None:
         return Framing(read_card(checkpoint).crop)
+    reader = _reader(name)
+    if reader is not None:
+        own: Framing = reader.framing(name)
+        return own
     config = import_timm().get_pretrained_cfg(timm_name(name))
     if config is None:
         return Framing()
@@ -127,10 +148,33 @@ def checkpoint_path(name: str) -> Path | None:
     return SHIPPED / f"{name}.safetensors" if name in shipped_models() else None
 
 
+def backend_of(name: str) -> str | None:
+    """The only backend that computes a model of this name; None where there is a choice."""
+    return getattr(_reader(name), "BACKEND", None)
+
+
+def is_brought(name: str) -> bool:
+    """Whether a name is that of a file or folder of another house: an ONNX file or a Hugging Face folder."""
+    return _reader(name) is not None
+
+
+def _reader(name: str) -> Any:
+    """The file of this room that reads what is brought under this name; None for a model that has a name of its own."""
+    if not name.endswith(".onnx") and (not name or not Path(name).is_dir() or is_known(name)):
+        return None
+    rows = (import_module(f"certmask.zoo.{row}") for row in BROUGHT)
+    found = next((row for row in rows if row.recognises(name)), None)
+    if found is None:
+        raise ClassifierError(f"expected a Hugging Face folder, with a config.json, got {name!r} without one")
+    return found
+
+
 def short_name(name: str) -> str:
-    """How results files call a model: a checkpoint by its file's name, or its folder's where that is ``model``."""
+    """How results files call a model: a file or folder by its own name, a file called ``model`` by its folder's."""
     path = Path(name)
-    if path.suffix != ".safetensors":
+    if path.is_dir() and is_brought(name):
+        return path.resolve().name
+    if path.suffix not in (".safetensors", ".onnx"):
         return name
     return path.stem if path.stem != "model" else path.resolve().parent.name
 
@@ -141,7 +185,7 @@ def shipped_models() -> list[str]:
 
 
 def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | ClassifierError]]:
-    """The embedded model, the shipped ones and the checkpoints in a folder, each with its card or why it has none.
+    """The embedded model, the shipped ones and what lies in a folder, each with its card or why it has none.
 
     Without a folder, those below ``models`` where there is such a folder.
     """
@@ -150,13 +194,13 @@ def models_at_hand(folder: Path | None = None) -> list[tuple[str, Card | Classif
     return [
         (DEFAULT_MODEL, card_of(DEFAULT_MODEL)),
         *shipped,
-        *((str(path), _card_or_error(path)) for path in checkpoints),
+        *((str(path), _card_or_error(str(path))) for path in checkpoints),
     ]
 
 
-def _card_or_error(checkpoint: Path) -> Card | ClassifierError:
+def _card_or_error(name: str) -> Card | ClassifierError:
     try:
-        return read_card(checkpoint)
+        return card_of(name)
     except ClassifierError as error:
         return error
 

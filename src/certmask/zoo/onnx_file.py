@@ -1,0 +1,108 @@
+"""Models that people bring as ONNX files, each with a small card beside it that says what the file cannot.
+
+``model.onnx`` is described by ``model.json``: ``classes``, ``mean``, ``std``, ``resize`` and ``crop`` (or ``resized``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from certmask.backends.graph import Graph, read_graph
+from certmask.backends.onnxruntime import OnnxNetwork
+from certmask.backends.outputs import are_probabilities
+from certmask.classifier import checked_colour
+from certmask.data import Framing
+from certmask.data.imagenet import imagenet_names
+from certmask.errors import CertmaskError, ClassifierError
+from certmask.threat import Size, checked_size
+from certmask.zoo.card import Card, card_path
+
+BACKEND = OnnxNetwork.computed_by
+NEEDED = ("classes", "mean", "std", "resize")
+OPTIONAL = ("crop", "resized", "squash", "size")
+SHAPE = '{"classes": ["cat", …] or "imagenet", "mean": [r, g, b], "std": [r, g, b], "resize": "bicubic", "crop": 0.875}'
+
+
+def recognises(name: str) -> bool:
+    """Whether a name is that of an ONNX file."""
+    return name.endswith(".onnx")
+
+
+def read_card(name: str) -> Card:
+    """Classes and preprocessing as the card beside an ONNX file says; an error where the graph contradicts it."""
+    path = Path(name)
+    graph, told = read_graph(path), _told(path)
+    classes = _classes(told["classes"], path)
+    if graph.classes not in (None, len(classes)):
+        raise ClassifierError(f"expected {graph.classes} classes as {path} gives, got {len(classes)} on its card")
+    size = _size(graph, told, path)
+    mean, std = checked_colour(told["mean"], "mean"), checked_colour(told["std"], "std")
+    return Card("ONNX graph", classes, size, mean, std, _framing(told, path).share(size), graph.sha256)
+
+
+def framing(name: str) -> Framing:
+    """How photos become the input of an ONNX file, as its card says."""
+    return _framing(_told(Path(name)), Path(name))
+
+
+def read_network(name: str, size: Size) -> OnnxNetwork:
+    """The graph in ONNX Runtime; one that gives probabilities, by whatever layers, is refused."""
+    network = OnnxNetwork(read_graph(Path(name)))
+    noise = torch.randn(4, 3, *size, generator=torch.Generator().manual_seed(0))
+    logits = network(noise)
+    if logits.ndim == 2 and are_probabilities(logits):
+        raise ClassifierError(
+            f"expected logits from {name}, got probabilities, and no softmax at its end that could be taken off: "
+            "export the network without it"
+        )
+    return network
+
+
+def _told(path: Path) -> Mapping[str, Any]:
+    """What the card says; an error that shows how one looks."""
+    card = card_path(path)
+    if not card.is_file():
+        raise ClassifierError(f"expected a card beside {path}, got nothing at {card}: write {SHAPE} there")
+    try:
+        told = json.loads(card.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ClassifierError(f"expected a card in {card}, got {error}") from None
+    if not isinstance(told, dict):
+        raise ClassifierError(f"expected a card such as {SHAPE} in {card}, got {told!r:.80}")
+    odd = [key for key in told if key not in (*NEEDED, *OPTIONAL)]
+    missing = [key for key in NEEDED if key not in told]
+    if odd or missing or ("crop" in told) == ("resized" in told):
+        got = f"an unknown {odd[0]!r}" if odd else f"no {missing[0]!r}" if missing else "both or none of the last two"
+        raise ClassifierError(f"expected {', '.join(NEEDED)} and crop or resized in {card}, got {got}")
+    return told
+
+
+def _classes(told: Any, path: Path) -> tuple[str, ...]:
+    if told == "imagenet":
+        return tuple(imagenet_names())
+    if not isinstance(told, list) or len(told) < 2 or not all(isinstance(name, str) for name in told):
+        raise ClassifierError(f"expected the names of two classes or more on the card of {path}, got {told!r:.80}")
+    return tuple(told)
+
+
+def _size(graph: Graph, told: Mapping[str, Any], path: Path) -> Size:
+    """The input's size: the graph's own, or the card's where the graph leaves it open."""
+    said = checked_size(told["size"], "size") if "size" in told else None
+    if graph.size is None and said is None:
+        raise ClassifierError(f"expected the size of the input on the card of {path}, whose graph leaves it open")
+    if graph.size is not None and said not in (None, graph.size):
+        own, other = (f"{size[0]}×{size[1]}" for size in (graph.size, said) if size)
+        raise ClassifierError(f"expected the size {own} that {path} takes, got {other} on its card")
+    return graph.size or said or (0, 0)
+
+
+def _framing(told: Mapping[str, Any], path: Path) -> Framing:
+    try:
+        return Framing.described(told)
+    except (CertmaskError, TypeError) as error:
+        raise ClassifierError(f"{error}, on the card of {path}") from None
