@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -137,8 +138,6 @@ def serve(
     Listens to this machine alone unless --host says otherwise. If CERTMASK_TOKEN is set in the environment, clients
     must send it as a bearer token. SIGTERM and Ctrl-C end it once what it has taken on is answered.
     """
-    from functools import partial
-
     from certmask.cli.choices import Choices
     from certmask.errors import UsageError, any_of
     from certmask.service import check_installed
@@ -213,7 +212,7 @@ def _warn_strangers(host: str, token: str | None) -> None:
 
 def _serve_here(build: Callable[[], FastAPI], host: str, port: int, limits: Limits) -> None:
     from certmask.cli.console import out, waiting
-    from certmask.service.server import address, bound, run
+    from certmask.service.server import bound, reached, run
 
     found = bound(host, port)
     with waiting("loading the model"):
@@ -224,8 +223,8 @@ def _serve_here(build: Callable[[], FastAPI], host: str, port: int, limits: Limi
     out.print(f"by {examiner.defence.name}: {examiner.defence.looks}", markup=False, soft_wrap=True)
     if limits.passes is not None and limits.passes < most:
         out.print(f"a photo may take up to {most:,} passes and is refused beyond {limits.passes:,}", soft_wrap=True)
-    out.print(f"serving on {address(found)}", markup=False, soft_wrap=True)
-    run(app, found, limits.seconds)
+    ready = partial(out.print, f"serving on {reached(found)}", markup=False, soft_wrap=True)
+    run(app, found, limits.seconds, ready)
 
 
 def _serve_replicas(

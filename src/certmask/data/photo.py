@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 
 
-def read_photo(source: Path | BinaryIO, name: str | None = None, formats: Sequence[str] | None = None) -> Image.Image:
+def read_photo(source: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Image.Image:
     """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
     with opened(source, name or str(source), formats) as file:
         photo = ImageOps.exif_transpose(file)
@@ -33,7 +33,7 @@ def read_photo(source: Path | BinaryIO, name: str | None = None, formats: Sequen
 
 
 @contextmanager
-def opened(source: Path | BinaryIO, name: str, formats: Sequence[str] | None = None) -> Iterator[Image.Image]:
+def opened(source: Path | BinaryIO, name: str, formats: tuple[str, ...] | None = None) -> Iterator[Image.Image]:
     """An image file as Pillow has it; whatever Pillow cannot do with it is an error that names the file.
 
     ``formats`` are those of Pillow's that are tried; None tries all.

@@ -92,7 +92,7 @@ def _add_answers(app: FastAPI, reception: Reception) -> None:
     @app.post("/predict/batch", openapi_extra=_body_of(MULTIPART), response_model=BatchAnswer, **common)
     async def predict_batch(request: Request, prove: bool = False) -> Any:
         """The same for all photos of a form, one in each part; a bad one does not spoil the others."""
-        found = await reception.predict(request, prove, reception.limits.photos)
+        found = await reception.predict(request, prove, reception.limits.most_photos)
         return BatchAnswer(answers=[_told(one) for one in found])
 
 

@@ -40,9 +40,14 @@ class Limits:
             if limit is not None and not 0 < limit < float("inf"):
                 raise UsageError(f"expected a limit on {field.name} above 0, got {limit}")
 
+    @property
+    def most_photos(self) -> int:
+        """Photos of one batch request: never more than the queue could ever take."""
+        return min(self.photos, self.queue)
+
     def describe(self) -> dict[str, Any]:
         """As the service tells it."""
-        return asdict(self)
+        return {**asdict(self), "photos": self.most_photos}
 
     def check_upload(self, size: int) -> None:
         """Refuse a body of so many bytes."""
@@ -56,9 +61,11 @@ class Limits:
 
     def check_photos(self, count: int) -> None:
         """Refuse a batch of so many photos."""
-        if not 0 < count <= self.photos:
-            got = f"more than {self.photos}" if count else "none"
-            raise RefusedError(413 if count else 400, f"expected 1 to {self.photos} photos in a request, got {got}")
+        if not 0 < count <= self.most_photos:
+            got = "more" if count else "none"
+            raise RefusedError(
+                413 if count else 400, f"expected 1 to {self.most_photos} photos in a request, got {got}"
+            )
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,20 @@ class Metrics:
     """Counts of one service; labels are its own words, never a client's."""
 
     def __init__(self, places: Places, fingerprint: str, defence: str) -> None:
-        self.registry = CollectorRegistry()
-        own = {"registry": self.registry}
-        self.requests = Counter("certmask_requests", "Requests by route and status.", ["route", "status"], **own)
+        self.registry = own = CollectorRegistry()
+        self.requests = Counter("certmask_requests", "Requests by route and status.", ["route", "status"], registry=own)
         self.seconds = Histogram(
-            "certmask_request_seconds", "From a request's arrival to its answer.", ["route"], buckets=SECONDS, **own
+            "certmask_request_seconds",
+            "From arrival to answer.",
+            ["route"],
+            buckets=SECONDS,
+            registry=own,
         )
-        self.photos = Counter("certmask_photos", "Photos by what became of them.", ["outcome"], **own)
-        self.passes = Histogram("certmask_passes", "Forward passes for an answer.", buckets=PASSES, **own)
-        Gauge("certmask_queue_photos", "Photos in the house.", **own).set_function(lambda: places.taken)
-        Gauge("certmask_queue_limit", "The most that may be.", **own).set(places.count)
-        Info("certmask_defence", "What answers.", **own).info({"fingerprint": fingerprint, "defence": defence})
+        self.photos = Counter("certmask_photos", "Photos by what became of them.", ["outcome"], registry=own)
+        self.passes = Histogram("certmask_passes", "Forward passes for an answer.", buckets=PASSES, registry=own)
+        Gauge("certmask_queue_photos", "Photos in the house.", registry=own).set_function(lambda: places.taken)
+        Gauge("certmask_queue_limit", "The most that may be.", registry=own).set(places.count)
+        Info("certmask_defence", "What answers.", registry=own).info({"fingerprint": fingerprint, "defence": defence})
 
     def request(self, route: str, status: int, seconds: float) -> None:
         self.requests.labels(route, str(status)).inc()

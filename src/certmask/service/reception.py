@@ -92,7 +92,7 @@ class Reception:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RefusedError(415, "expected a body that is not compressed, got a content encoding")
         told = request.headers.get("content-length", "")
-        self.limits.check_upload(int(told) if told.isdecimal() else 0)
+        self.limits.check_upload(int(told[:20]) if told.isdecimal() else 0)
         try:
             return await asyncio.wait_for(self._read(request), deadline - monotonic())
         except asyncio.TimeoutError:

@@ -15,6 +15,7 @@ from ray import serve
 
 from certmask.errors import UsageError
 from certmask.service.limits import Limits, Replicas
+from certmask.service.server import bound, reached
 
 NAME = "certmask"
 SPARE = 10.0
@@ -41,12 +42,15 @@ def deployment(build: Callable[[], FastAPI], replicas: Replicas, limits: Limits)
 def started(
     build: Callable[[], FastAPI], replicas: Replicas, limits: Limits, host: str, port: int, address: str | None
 ) -> str:
-    """Start the replicas and wait until they answer; where they are reached."""
+    """Start the replicas and wait until they answer; where they are reached.
+
+    Without the ``address`` of a cluster, Ray is started on this machine and ends with this process.
+    """
+    with bound(host, port) as free:
+        where, port = reached(free), free.getsockname()[1]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(
-        address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-        **({} if address else {"_node_ip_address": "127.0.0.1"}),
-    )  # fmt: skip
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    ray.init(address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     _check_room(replicas)
     serve.start(
         proxy_location="HeadOnly",
@@ -54,7 +58,7 @@ def started(
         logging_config={"enable_access_log": False, "log_level": "WARNING"},
     )
     serve.run(deployment(build, replicas, limits), name=NAME)
-    return f"http://{host}:{port}"
+    return where
 
 
 def _check_room(replicas: Replicas) -> None:
@@ -69,11 +73,11 @@ def _check_room(replicas: Replicas) -> None:
 
 
 def until_told() -> None:
-    """Serve until SIGTERM or Ctrl-C; then let replicas answer what they have taken on, and stop them."""
+    """Serve until SIGTERM or Ctrl-C; then let replicas answer what they have taken on, and end them."""
     over = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     while not over.wait(1.0):
         pass
-    serve.shutdown()
+    serve.delete(NAME)
     ray.shutdown()

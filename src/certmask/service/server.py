@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import signal
 import socket
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -34,13 +35,25 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def address(found: socket.socket) -> str:
+def reached(found: socket.socket) -> str:
     """Where a socket is reached."""
     host, port = found.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: FastAPI, found: socket.socket, seconds: float) -> None:
+class Server(uvicorn.Server):
+    """Calls ``ready`` as soon as it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def run(app: FastAPI, found: socket.socket, seconds: float, ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; then take nothing new, answer what is there, and end with exit code 0."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
@@ -53,7 +66,7 @@ def run(app: FastAPI, found: socket.socket, seconds: float) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=round(seconds) + 10,
     )
-    uvicorn.Server(config).run(sockets=[found])
+    Server(config, ready).run(sockets=[found])
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
