@@ -297,7 +297,7 @@ def test_a_token_is_needed_where_one_is_set(little_model: Path, pictures: list[P
     with serving(tmp_path, "--model", little_model, *FEW, token="open-sesame") as found:
         assert found.post(cat).status == 200
         assert found.ask("GET", "/metrics").status == 200
-        for wrong in ("", "open", "open-sesame ", "OPEN-SESAME", "ö", "x" * 10_000):
+        for wrong in ("", "open", "open-sesame-", "OPEN-SESAME", "ö", "x" * 10_000):
             found.token = wrong
             for method, path in (
                 ("POST", "/predict"),

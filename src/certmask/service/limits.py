@@ -88,7 +88,7 @@ class Places:
         """Take places that ``leave`` gives back."""
         if self.taken + count > self.count:
             raise RefusedError(
-                503, f"expected room for {count} in a queue of {self.count}, got {self.taken} in it", self.wait
+                503, f"expected room for {count} more in a queue of {self.count}, got {self.taken} in it", self.wait
             )
         self.taken += count
 
