@@ -14,16 +14,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 from commands import PROGRAM, certmask
+from conftest import tiny_network
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 from serving import BOUNDARY, Server, encoded, form, serving
+from torch import Tensor, nn
 
+from certmask.deployed import Defence
 from certmask.results.file import read_results
+from certmask.service.examiner import Examiner, Job
+from certmask.service.limits import Limits, RefusedError
+from certmask.service.queue import PhotoQueue
 from certmask.threat import threat_from
 
 FEW = ("--patch", "5", "--levels", "2,3", "--batch", "8", "--precision", "fp32")
@@ -269,7 +276,7 @@ def test_slow_clients_run_out_of_time_and_hold_up_nobody(
         slow[0].sendall(cat[len(cat) // 2 :])
         assert b"200 OK" in slow[0].recv(4096)
         assert found.post(cat).content == right
-        late = slow[1].recv(4096)
+        late = b"".join(iter(lambda: slow[1].recv(4096), b""))
         assert b"408 Request Timeout" in late
         assert b"expected an upload within 5 s" in late
         _until(lambda: found.ask("GET", "/healthz").content["queue"] == 0)
@@ -406,3 +413,79 @@ def test_the_program_itself_starts_says_where_it_is_and_stops(little_model: Path
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, "")
+
+
+class Blinker(nn.Module):
+    """A network that changes its mind once somebody pulls the switch."""
+
+    switch = Event()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = tiny_network()
+
+    def forward(self, images: Tensor) -> Tensor:
+        found: Tensor = self.network(images)
+        return -found if self.switch.is_set() else found
+
+
+def queued(shield: Defence, limits: Limits | None = None) -> PhotoQueue:
+    queue = PhotoQueue(Examiner(shield, limits or Limits()), lambda *_: None)
+    queue.start()
+    return queue
+
+
+def job(image: Tensor, seconds: float = 60, prove: bool = False) -> Job:
+    return Job(image, time.monotonic() + seconds, prove)
+
+
+def test_a_model_that_changes_answers_no_more(images: Tensor) -> None:
+    """The canary in every batch sees it: what was in work is refused, and so is all that comes later."""
+    queue = queued(Defence(Blinker(), 6, size=24, batch=8))
+    first = job(images[0])
+    queue.put(first)
+    assert first.answer.result(60).alert is False
+    Blinker.switch.set()
+    for _ in range(2):
+        later = job(images[1])
+        queue.put(later)
+        with pytest.raises(RefusedError, match="expected the same answer") as refused:
+            later.answer.result(60)
+        assert refused.value.status == 500
+    assert "changed" in queue.broken
+    queue.finish()
+
+
+def test_an_unforeseen_error_costs_the_photos_in_work_alone(images: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queued(Defence(tiny_network(), 6, size=24, batch=8))
+    right = job(images[0])
+    queue.put(right)
+    right.answer.result(60)
+    with monkeypatch.context() as broken:
+        broken.setattr(queue.examiner.engine, "forward", None)
+        lost = job(images[0])
+        queue.put(lost)
+        with pytest.raises(RefusedError, match="expected to go on, got AttributeError"):
+            lost.answer.result(60)
+    again = job(images[0])
+    queue.put(again)
+    assert again.answer.result(60) == right.answer.result()
+    queue.finish()
+
+
+def test_who_waited_too_long_is_not_looked_at(images: Tensor) -> None:
+    """In the queue: 503, come back; in work, between two looks: 504."""
+    examiner = Examiner(Defence(tiny_network(), 6, size=24, batch=8), Limits(seconds=7))
+    made = list[int]()
+    examiner.engine.progress = made.append
+    queue = PhotoQueue(examiner, lambda *_: None)
+    late = job(images[0], seconds=-1)
+    queue.put(late)
+    queue.start()
+    queue.finish()
+    with pytest.raises(RefusedError) as refused:
+        late.answer.result(60)
+    assert (refused.value.status, refused.value.retry_after, made) == (503, 1, [])
+    ((_, found),) = examiner.answers([job(images[0], seconds=-1)])
+    assert isinstance(found, RefusedError)
+    assert (found.status, found.reason) == (504, "expected an answer within 7 s, got none in that time")

@@ -19,7 +19,8 @@ DRAINED, PATIENCE = 64 * 2**20, 5.0
 class Journal:
     """One line in the log for each request: method, route, status and time; no path, file name or content.
 
-    A client that is refused while it still sends would lose the reason with the connection, so it may end first.
+    A client that is refused while it still sends would lose the reason with the connection, so it may end first; not
+    one that took too long.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -35,7 +36,7 @@ class Journal:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if status >= 400:
+                if status >= 400 and status != 408:
                     await body.drain()
             await send(message)
 

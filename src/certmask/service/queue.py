@@ -43,6 +43,7 @@ class PhotoQueue:
 
     def _work(self) -> None:
         while (first := self._jobs.get()) is not None:
+            self._taken.add(first)
             try:
                 self._answer(self._waiting(first))
             except ChangedModelError as error:
