@@ -276,7 +276,9 @@ def test_slow_clients_run_out_of_time_and_hold_up_nobody(
         slow[0].sendall(cat[len(cat) // 2 :])
         assert b"200 OK" in slow[0].recv(4096)
         assert found.post(cat).content == right
-        late = b"".join(iter(lambda: slow[1].recv(4096), b""))
+        late = b""
+        while not late.endswith(b"}"):
+            late += slow[1].recv(4096)
         assert b"408 Request Timeout" in late
         assert b"expected an upload within 5 s" in late
         _until(lambda: found.ask("GET", "/healthz").content["queue"] == 0)
@@ -366,10 +368,9 @@ def test_killed_and_restarted_it_answers_as_before(little_model: Path, pictures:
 def test_a_taken_port_and_a_wrong_address_are_one_line(server: Server, little_model: Path, tmp_path: Path) -> None:
     little = ("serve", "--model", little_model, *FEW)
     taken = certmask(*little, "--port", str(server.port), code=2)
-    assert (
-        taken.stderr == f"error: expected a free address, got 127.0.0.1 port {server.port} (Address already in use)\n"
-        or ("in use" in taken.stderr and taken.stderr.count("\n") == 1)
-    )
+    assert taken.stderr.startswith(f"error: expected a free address, got 127.0.0.1 port {server.port} (")
+    assert "already in use" in taken.stderr
+    assert taken.stderr.count("\n") == 1
     assert "expected a free address" in certmask(*little, "--host", "not an address", "--port", "0", code=2).stderr
 
 

@@ -45,6 +45,8 @@ from certmask.cli.options import (
 from certmask.rules.registry import DEFAULT_PAIRS
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from fastapi import FastAPI
 
     from certmask.cli.choices import Choices
@@ -141,6 +143,7 @@ def serve(
     from certmask.cli.choices import Choices
     from certmask.errors import UsageError, any_of
     from certmask.service import check_installed
+    from certmask.service.address import bound
     from certmask.service.limits import Limits, Replicas
 
     rules = rule or (["zoom"] if defence is None else [])
@@ -161,13 +164,12 @@ def serve(
     choices.check()
     limits, token = Limits(most_bytes, most_pixels, most_photos, most_passes, queue, seconds), _token()
     check_installed(engine)
-    build = partial(_app, choices, limits, token)
+    build, free = partial(_app, choices, limits, token), bound(host, port)
     _warn_strangers(host, token)
     if engine == "plain":
-        _serve_here(build, host, port, limits)
+        _serve_here(build, limits, free)
     else:
-        wanted = Replicas(replicas or 1, cpus or 1.0, gpus or 0.0)
-        _serve_replicas(build, wanted, limits, host, port, address)
+        _serve_replicas(build, limits, free, Replicas(replicas or 1, cpus or 1.0, gpus or 0.0), address)
 
 
 def _token() -> str | None:
@@ -204,17 +206,17 @@ def _shield(choices: Choices) -> Defence:
 
 def _warn_strangers(host: str, token: str | None) -> None:
     from certmask.cli.console import err
-    from certmask.service.server import is_loopback
+    from certmask.service.address import is_loopback
 
     if not is_loopback(host) and token is None:
         err.print(f"note: whoever reaches {host} may ask: set {TOKEN} to let only those in who know it", markup=False)
 
 
-def _serve_here(build: Callable[[], FastAPI], host: str, port: int, limits: Limits) -> None:
+def _serve_here(build: Callable[[], FastAPI], limits: Limits, free: socket) -> None:
     from certmask.cli.console import out, waiting
-    from certmask.service.server import bound, reached, run
+    from certmask.service.address import reached
+    from certmask.service.server import run
 
-    found = bound(host, port)
     with waiting("loading the model"):
         app = build()
     examiner = app.state.reception.examiner
@@ -223,17 +225,17 @@ def _serve_here(build: Callable[[], FastAPI], host: str, port: int, limits: Limi
     out.print(f"by {examiner.defence.name}: {examiner.defence.looks}", markup=False, soft_wrap=True)
     if limits.passes is not None and limits.passes < most:
         out.print(f"a photo may take up to {most:,} passes and is refused beyond {limits.passes:,}", soft_wrap=True)
-    ready = partial(out.print, f"serving on {reached(found)}", markup=False, soft_wrap=True)
-    run(app, found, limits.seconds, ready)
+    ready = partial(out.print, f"serving on {reached(free)}", markup=False, soft_wrap=True)
+    run(app, free, limits.seconds, ready)
 
 
 def _serve_replicas(
-    build: Callable[[], FastAPI], replicas: Replicas, limits: Limits, host: str, port: int, address: str | None
+    build: Callable[[], FastAPI], limits: Limits, free: socket, replicas: Replicas, address: str | None
 ) -> None:
     from certmask.cli.console import out, waiting
     from certmask.service.replicas import started, until_told
 
     with waiting("starting the replicas"):
-        where = started(build, replicas, limits, host, port, address)
+        where = started(build, limits, free, replicas, address)
     out.print(f"serving on {where}", markup=False, soft_wrap=True)
     until_told()

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from socket import socket
 from threading import Event
 from typing import Any
 
@@ -14,8 +15,8 @@ from fastapi import FastAPI
 from ray import serve
 
 from certmask.errors import UsageError
+from certmask.service.address import reached
 from certmask.service.limits import Limits, Replicas
-from certmask.service.server import bound, reached
 
 NAME = "certmask"
 SPARE = 10.0
@@ -39,15 +40,14 @@ def deployment(build: Callable[[], FastAPI], replicas: Replicas, limits: Limits)
     return serve.deployment(serve.ingress(app)(), **options).bind()
 
 
-def started(
-    build: Callable[[], FastAPI], replicas: Replicas, limits: Limits, host: str, port: int, address: str | None
-) -> str:
+def started(build: Callable[[], FastAPI], limits: Limits, free: socket, replicas: Replicas, address: str | None) -> str:
     """Start the replicas and wait until they answer; where they are reached.
 
-    Without the ``address`` of a cluster, Ray is started on this machine and ends with this process.
+    They listen where ``free`` is bound. Without the ``address`` of a cluster, Ray is started on this machine and ends
+    with this process.
     """
-    with bound(host, port) as free:
-        where, port = reached(free), free.getsockname()[1]
+    with free:
+        where, (host, port) = reached(free), free.getsockname()[:2]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     ray.init(address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
