@@ -209,7 +209,8 @@ def _warn_strangers(host: str, token: str | None) -> None:
     from certmask.service.address import is_loopback
 
     if not is_loopback(host) and token is None:
-        err.print(f"note: whoever reaches {host} may ask: set {TOKEN} to let only those in who know it", markup=False)
+        note = f"note: whoever reaches {host} may ask: set {TOKEN} to let only those in who know it"
+        err.print(note, markup=False, soft_wrap=True)
 
 
 def _serve_here(build: Callable[[], FastAPI], limits: Limits, free: socket) -> None:
