@@ -39,6 +39,11 @@ TABLES = {
         "source | passes | seconds | passes/s | of the network alone",
         "{source} | {passes:,} | {seconds:.1f} | {passes_per_second:,.0f} | {share:.0%}",
     ),
+    "serve": (
+        "clients at once | requests | requests/s | passes/s | latency at 50 %, s | at 99 %, s | load of the machine",
+        "{clients} | {requests} | {requests_per_second:.1f} | {rate:.0f} | {latency_50:.2f} | {latency_99:.2f} | "
+        "{load_average:.1f}",
+    ),
     "bounds": ("network | masks | mask | most that could be gained", "{kind} | {masks} | {mask}×{mask} | {bound:.2f}×"),
 }
 """Headings, and a row as a format of its fields."""
@@ -71,6 +76,7 @@ ROWS: dict[str, Callable[[Record], Iterable[Record]]] = {
                          "short": 1000 * r["short_seconds"], "many": 1000 * r["cohort_seconds"]} for r in c["rows"]),
     "at-once": lambda c: ({**r, "share": r["passes_per_second"] / c["network_alone_passes_per_second"]}
                           for r in c["rows"]),
+    "serve": lambda c: ({**row, "rate": row["passes"] / row["seconds"]} for row in c["rows"]),
     "bounds": lambda c: c["bounds"],
 }  # fmt: skip
 
@@ -82,6 +88,8 @@ def speed_table(kind: str, path: Path) -> str:
     if "device" not in content:
         return table
     what = f"{content['model']}, {content['masks']} masks, " if kind == "real" else ""
+    if kind == "serve":
+        what = f"{content['model']} behind {content['defence']}, {content['cores']} cores, "
     versions = content["versions"]
     return f"{what}{content['device']}, torch {versions['torch']}, timm {versions['timm']}\n\n{table}"
 

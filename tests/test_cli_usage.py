@@ -76,6 +76,11 @@ WRONG = {
         "--patch-in-photo 4 --patch 5", "--patch-in-photo 0%", "--patch-in-photo 101%", "--patch-in-photo x",
         "--patch-in-photo 4 --defence {tuned}", "--before-jpeg",
     ),
+    "serve --model {model} --port 0": (
+        *SEEN, "--rule jury-recovery --rule patchcleanser", "--rule zoom --defence {tuned}", "--port 65536",
+        "--queue 0", "--seconds 0", "--seconds nan", "--most-bytes 0", "--most-passes x", "--host 999.0.0.1",
+        "--engine steam", "--replicas 2", "--engine ray --replicas 0", "surplus",
+    ),
     "certify {data} --model {model} --out run.jsonl": (
         *SEEN, "--images 0", "--rule published --rule published", "--rule zoom --defence {named}",
     ),

@@ -30,6 +30,11 @@ def class_name(label: int, names: Sequence[str] = ()) -> str:
     return names[label] if label < len(names) else f"class {label}"
 
 
+def supposing(name: str, finding: str) -> str:
+    """What a finding about an answer is worth: nobody knows of a photo in use whether it is clean."""
+    return f"if this photo is clean and shows {name}: {finding}"
+
+
 class Guarantee(Enum):
     """What a rule promises about a certified image; detection and recovery are never added up."""
 

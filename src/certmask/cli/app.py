@@ -14,6 +14,7 @@ from certmask.cli.plan import plan
 from certmask.cli.predict import predict
 from certmask.cli.report import report
 from certmask.cli.reproduce import reproduce
+from certmask.cli.serve import serve
 from certmask.cli.table import table
 from certmask.cli.train import train
 from certmask.cli.tune import tune
@@ -47,5 +48,5 @@ def _main(
     pass
 
 
-for command in (plan, predict, certify, tune, attack, train, models, table, report, reproduce, demo):
+for command in (plan, predict, serve, certify, tune, attack, train, models, table, report, reproduce, demo):
     app.command()(command)

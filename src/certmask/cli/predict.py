@@ -209,7 +209,9 @@ class Found:
     @property
     def sentence(self) -> str:
         """What is guaranteed about this photo with any patch put on it."""
-        return f"if this photo is clean and shows {self.name}: {self.finding}"
+        from certmask.certificate import supposing
+
+        return supposing(self.name, self.finding)
 
     @property
     def finding(self) -> str:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 
 
-def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
+def read_photo(source: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Image.Image:
     """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
-    with opened(source, name or str(source)) as file:
+    with opened(source, name or str(source), formats) as file:
         photo = ImageOps.exif_transpose(file)
         if photo.mode.startswith("I"):
             photo = _eight_bits(photo)
@@ -33,13 +33,16 @@ def read_photo(source: Path | BinaryIO, name: str | None = None) -> Image.Image:
 
 
 @contextmanager
-def opened(source: Path | BinaryIO, name: str) -> Iterator[Image.Image]:
-    """An image file as Pillow has it; whatever Pillow cannot do with it is an error that names the file."""
+def opened(source: Path | BinaryIO, name: str, formats: tuple[str, ...] | None = None) -> Iterator[Image.Image]:
+    """An image file as Pillow has it; whatever Pillow cannot do with it is an error that names the file.
+
+    ``formats`` are those of Pillow's that are tried; None tries all.
+    """
     if isinstance(source, Path) and not source.is_file():
         got = "something else than a file" if source.exists() else "nothing"
         raise DataError(f"expected an image file, got {got} at {name}")
     try:
-        with Image.open(source) as file:
+        with Image.open(source, formats=formats) as file:
             yield file
     except DataError:
         raise
