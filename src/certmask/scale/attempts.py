@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-RETRIES = 3
-"""Workers that one photo may take down before it is set aside."""
+RETRIES = 2
+"""Workers that one photo may take down by itself before it is set aside."""
 
 
 class Attempts:

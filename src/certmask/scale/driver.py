@@ -94,20 +94,26 @@ def _left(ray: Any, pool: Pool, dataset: Dataset, results: ResultsFile, found: S
     results.rows.clear()
     again = [sample for sample in dataset.samples if sample.name in done]
     look = partial(digests, empty=replace(dataset, samples=()), size=found.size)
-    for row in _streamed(ray, [(look, _tasks(ray, pool))], blocks(again, MOST["cuda"])):
+    parts = blocks(again, MOST["cuda"])
+    for row in _streamed(ray, [(look, _tasks(ray, _busy(pool, parts)))], parts):
         if row["digest"] != done[row["image"]]:
             raise ResultsError(f"expected the same photos as when the run began, got another {row['image']}")
     return dataset.without(frozenset(done))
 
 
-def _tasks(ray: Any, pool: Pool) -> dict[str, Any]:
-    """Reading takes no place from workers, and no more processes than there are of these."""
-    return {"compute": ray.data.TaskPoolStrategy(size=pool.workers), "num_cpus": 0}
+def _busy(pool: Pool, parts: Sequence[Any]) -> int:
+    """Workers that have something to do."""
+    return max(min(pool.workers or 1, len(parts)), 1)
 
 
-def _actors(ray: Any, pool: Pool, orders: Orders) -> dict[str, Any]:
+def _tasks(ray: Any, size: int) -> dict[str, Any]:
+    """So many processes that read, which take no place from workers."""
+    return {"compute": ray.data.TaskPoolStrategy(size=size), "num_cpus": 0}
+
+
+def _actors(ray: Any, size: int, pool: Pool, orders: Orders) -> dict[str, Any]:
     """Workers that are begun again whenever they die, with one block in work and the next one at hand."""
-    strategy = ray.data.ActorPoolStrategy(min_size=1, max_size=pool.workers, max_tasks_in_flight_per_actor=2)
+    strategy = ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=2)
     return {"compute": strategy, "num_cpus": pool.cpus, "num_gpus": pool.gpus, "fn_constructor_args": (orders,)}
 
 
@@ -138,7 +144,8 @@ def _records(ray: Any, pool: Pool, samples: Sequence[Any], orders: Orders) -> It
     """What workers find out about these photos, in the order in which it is ready; what stops a run is an error."""
     most = MOST["cuda" if pool.gpus else "cpu"]
     parts = blocks(samples, block_size(len(samples), pool.workers or 1, most))
-    stages = [(read, _tasks(ray, pool)), (Worker, _actors(ray, pool, orders))]
+    size = _busy(pool, parts)
+    stages = [(read, _tasks(ray, size)), (Worker, _actors(ray, size, pool, orders))]
     for row in _streamed(ray, stages, parts):
         record = json.loads(row["record"])
         if "stop" in record:

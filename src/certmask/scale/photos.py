@@ -72,12 +72,17 @@ def _read(sample: Sample) -> tuple[bytes | None, str | None]:
         return None, None
     try:
         source = sample.file()
-        if isinstance(source, Path):
+        if not isinstance(source, Path):
+            with source:
+                return source.read(), None
+        if source.is_file():  # to read a pipe might never end
             return source.read_bytes(), None
-        with source:
-            return source.read(), None
-    except (DataError, OSError) as error:
-        return None, f"expected a readable file for {sample.name}, got {error}"
+    except DataError as error:
+        return None, str(error)
+    except OSError as error:
+        return None, f"expected a readable image in {sample.name}, got {error}"
+    got = "something else than a file" if source.exists() else "nothing"
+    return None, f"expected an image file, got {got} at {source}"
 
 
 def photos_of(table: Any) -> list[Photo]:
