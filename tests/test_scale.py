@@ -132,9 +132,7 @@ def test_bad_photos_are_named_and_cost_nobody_else_a_row(
         gone.unlink()
         gone.symlink_to(tmp_path / "nowhere")
         crash.write_bytes(CRASHING)
-        done = certmask(
-            "certify", folder, *options, *on_ray(cluster), "--out", tmp_path / "run.jsonl", code=1, lines=5
-        )
+        done = certmask("certify", folder, *options, *on_ray(cluster), "--out", tmp_path / "run.jsonl", code=1, lines=5)
     finally:
         gone.unlink()
         for path, content in kept.items():

@@ -147,18 +147,21 @@ def certify(
     found = read_run(out)
     lines = figures(found)
     print_figures(lines, f"{counted(len(found.rows))}, {found.model['name']}")
-    for one, line in zip(done.defences, lines, strict=True):
-        screen.print(f"  {one.name}: {one.guarantee.sentence}")
+    for name, line in zip(found.defences, lines, strict=True):
+        screen.print(f"  {name}: {found.guarantee(name).sentence}")
         if line.photo_share is not None:
             screen.print(
                 f"    in the stored photo: any patch of up to {line.photo_share:.1f} % of its shorter side (median)"
             )
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
-    told = ", ".join(f"{own:.3g}" for own in sorted({one.rule.margin for one in done.defences}))
+    margins = {float(one["rule"].get("margin", 0.0)) for one in found.defences.values()}
+    told = ", ".join(f"{own:.3g}" for own in sorted(margins))
     screen.print(f"margin {told} ({done.origin}); saved in {out}{kept}", markup=False)
     _tell_silence(found)
     if done.set_aside:
-        raise DataError(f"expected a row of every photo, got none of {counted(len(done.set_aside))} that were set aside")
+        raise DataError(
+            f"expected a row of every photo, got none of {counted(len(done.set_aside))} that were set aside"
+        )
 
 
 def _photos(model: str, data: str, images: int | None, skip_bad: bool) -> Dataset:

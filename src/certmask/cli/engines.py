@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from certmask.certificate import Guarantee
-from certmask.certification import certify_run, recorded, run_margin
+from certmask.certification import Defences, certify_run, recorded, run_margin
 from certmask.cli.choices import Choices
 from certmask.cli.console import images, out, progress_bar, waiting
 from certmask.defences import PhotoDefence, RuledDefence, by_photo
@@ -67,9 +67,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Certified:
-    """What the rows were made with, and the photos that have none."""
+    """Where the margin came from, and the photos that have no row, with the reasons."""
 
-    defences: Chosen
     origin: str
     set_aside: dict[str, str]
 
@@ -120,7 +119,7 @@ def certified_here(task: Task) -> Certified:
             certify_run(engine, task.dataset, defences, task.out, votes=task.votes, progress=progress)
         except DataError as error:
             raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
-    return Certified(defences, origin, {})
+    return Certified(origin, {})
 
 
 def certified_on_ray(task: Task, pool: Pool) -> Certified:
@@ -136,10 +135,10 @@ def certified_on_ray(task: Task, pool: Pool) -> Certified:
             task.recipe, task.dataset, task.out, pool=pool, margin=task.margin, margin_photos=task.whole,
             votes=task.votes, progress=progress, told=told,
         )  # fmt: skip
-    return Certified(done.survey.defences, done.survey.origin, done.set_aside)
+    return Certified(done.survey.origin, done.set_aside)
 
 
-def _tell_setting(computes: str, task: Task, defences: Chosen) -> None:
+def _tell_setting(computes: str, task: Task, defences: Defences) -> None:
     """Say what computes, on how many images, how each defence looks at them, and what a patch in the photos reaches."""
     out.print(f"{computes}; {images(len(task.dataset))}")
     if task.reached:

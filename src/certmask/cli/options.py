@@ -213,7 +213,9 @@ WorkerCpusOption = Annotated[
 ]
 WorkerGpusOption = Annotated[
     float | None,
-    typer.Option("--worker-gpus", help="With Ray: GPUs of each worker, or a share of one; default: 1 if there are any."),
+    typer.Option(
+        "--worker-gpus", help="With Ray: GPUs of each worker, or a share of one; default: 1 if there are any."
+    ),
 ]
 DrawOption = Annotated[Path | None, typer.Option("--draw", help="Save a picture (PNG, PDF or SVG).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

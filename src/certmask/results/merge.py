@@ -16,7 +16,7 @@ from certmask.results.run import check_begun
 
 @dataclass(frozen=True)
 class Shard:
-    """A results file of ``certify --shard``, whole and checked; photos that were set aside have a reason, and no row."""
+    """A results file of ``certify --shard``, checked; photos that were set aside have a reason instead of a row."""
 
     path: Path
     header: Row
@@ -33,7 +33,8 @@ class Shard:
     def whole_header(self) -> Row:
         """The header of the run that this is a shard of."""
         data = {key: value for key, value in self.header["data"].items() if key != "shard"}
-        return {**self.header, "data": {**data, **{key: self.part[key] for key in ("images", "digest")}}}
+        data |= {key: self.part[key] for key in ("images", "digest")}
+        return {key: value for key, value in {**self.header, "data": data}.items() if key != "certmask_results"}
 
 
 def merge_shards(paths: Sequence[Path], out: Path) -> int:
@@ -51,7 +52,7 @@ def merge_shards(paths: Sequence[Path], out: Path) -> int:
         raise ResultsError(f"expected a new file for the merged run, got one that is there at {out}")
     half = out.with_name(f"{out.name}.half")
     half.unlink(missing_ok=True)
-    with ResultsFile(half, {key: value for key, value in shards[0].whole_header.items() if key != "certmask_results"}) as merged:
+    with ResultsFile(half, shards[0].whole_header) as merged:
         for row in rows:
             if row is not None:
                 merged.write(row)

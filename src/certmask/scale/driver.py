@@ -30,6 +30,9 @@ MOST = {"cpu": 16, "cuda": 256}
 ROUNDS = 3
 """How often photos are handed out of which nothing came back, though no worker complained."""
 
+EVERYBODY = Pool()
+"""As many workers as there is room for on this machine."""
+
 Told = Callable[[Survey, Pool], None]
 """Called once it is known what will be certified, and by how many workers."""
 
@@ -47,7 +50,7 @@ def certify_on_ray(
     dataset: Dataset,
     path: Path,
     *,
-    pool: Pool = Pool(),
+    pool: Pool = EVERYBODY,
     margin: Margin | None = None,
     margin_photos: Dataset | None = None,
     votes: Path | None = None,

@@ -40,7 +40,8 @@ class Worker:
     """
 
     def __init__(self, orders: Orders) -> None:
-        self.orders, self.refusal = orders, ""
+        self.orders = orders
+        self.refusal: list[str] = []
         name = f"a worker on {os.uname().nodename}"
         if orders.record.begin(name) > RETRIES:
             self.refusal = stopped(CertmaskError(f"expected {name} to be set up, got one that crashed each time"))
