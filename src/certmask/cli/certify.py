@@ -122,7 +122,7 @@ def certify(
     from certmask.results.columns import figures
     from certmask.results.run import read_run
 
-    pool = chosen_pool(engine, address, workers, worker_cpus, worker_gpus)
+    pool = chosen_pool(engine, address, workers, worker_cpus, worker_gpus, device)
     wanted = wanted_patch(patch_in_photo, before_jpeg, (patch, patches, patch_area, patch_sizes), defence)
     rules = rule or (["undefended", "zoom"] if defence is None else ["undefended"])
     choices = Choices(

@@ -74,9 +74,9 @@ class Certified:
 
 
 def chosen_pool(
-    engine: str, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
+    engine: str, address: str | None, workers: int | None, cpus: float | None, gpus: float | None, device: str
 ) -> Pool | None:
-    """The workers that were asked for; None where this process does the work."""
+    """The workers that were asked for, without GPUs where these have nothing to do; None for this process alone."""
     if engine not in ENGINES:
         raise UsageError(f"expected engine to be {' or '.join(ENGINES)}, got {engine!r}")
     given = {"address": address, "workers": workers, "worker-cpus": cpus, "worker-gpus": gpus}
@@ -88,7 +88,7 @@ def chosen_pool(
     from certmask.scale.pool import Pool, import_ray
 
     import_ray()
-    return Pool(workers, 1.0 if cpus is None else cpus, gpus, address)
+    return Pool(workers, 1.0 if cpus is None else cpus, 0.0 if gpus is None and device == "cpu" else gpus, address)
 
 
 def shard_of(told: str, photos: int) -> tuple[int, int]:

@@ -76,7 +76,8 @@ def connected(pool: Pool) -> Iterator[Pool]:
     ray = import_ray()
     own = not ray.is_initialized()
     if own:
-        _connect(ray, pool)
+        with _silent():
+            _connect(ray, pool)
     context = ray.data.DataContext.get_current()
     before = context.enable_progress_bars, context.print_on_execution_start
     context.enable_progress_bars = context.print_on_execution_start = False
@@ -87,6 +88,19 @@ def connected(pool: Pool) -> Iterator[Pool]:
         context.enable_progress_bars, context.print_on_execution_start = before
         if own:
             ray.shutdown()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing on stderr, not even from Ray's own program; what goes wrong is an error."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _connect(ray: Any, pool: Pool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,7 @@ from certmask.votes import Margin
 
 @dataclass(frozen=True)
 class Survey:
-    """The function as workers must have it, and the header as the results file has it, with what differs in words."""
+    """The function as workers must have it, the header as the results file has it, and what a user should know."""
 
     function: Row
     header: Row
@@ -29,9 +30,7 @@ class Survey:
     margin: Margin
     origin: str
     defences: Defences
-    batch: int
     size: Size
-    gpu: bool
 
 
 def survey(
@@ -42,15 +41,16 @@ def survey(
     ``before`` is the header of a run to be continued; the new one has no data.
     """
     workplace.enter()
-    engine = setting.engine()
-    photos = _without_crashes(some, record)
-    check_company(engine, some_photos(engine, photos, COMPANY_PHOTOS))
-    margin, origin = (given, "as given") if given is not None else run_margin(engine, photos, before)
-    defences = setting.defences(engine, margin)
-    function = function_header(engine, defences)
-    header, notes = continued_header(before, function, engine, where)
-    gpu, size = engine.classifier.device.type == "cuda", engine.classifier.size
-    return Survey(function, header, notes, margin, origin, defences, engine.batch, size, gpu)
+    with warnings.catch_warnings(record=True) as said:
+        engine = setting.engine()
+        photos = _without_crashes(some, record)
+        check_company(engine, some_photos(engine, photos, COMPANY_PHOTOS))
+        margin, origin = (given, "as given") if given is not None else run_margin(engine, photos, before)
+        defences = setting.defences(engine, margin)
+        function = function_header(engine, defences)
+        header, notes = continued_header(before, function, engine, where)
+    own = [str(one.message) for one in said if one.category is UserWarning and "certmask" in one.filename]
+    return Survey(function, header, [*own, *notes], margin, origin, defences, engine.classifier.size)
 
 
 def _without_crashes(some: Dataset, record: Record) -> Dataset:

@@ -42,9 +42,11 @@ class Worker:
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
         self.refusal: list[str] = []
-        name = f"a worker on {os.uname().nodename}"
+        name = f"worker {_own_name()}"
         if orders.record.begin(name) > RETRIES:
-            self.refusal = stopped(CertmaskError(f"expected {name} to be set up, got one that crashed each time"))
+            self.refusal = stopped(
+                CertmaskError(f"expected to set up a worker on {os.uname().nodename}, got one that crashed each time")
+            )
         else:
             try:
                 self._set_up()
@@ -115,6 +117,13 @@ class Worker:
         except DataError as error:
             return str(error)
         return None
+
+
+def _own_name() -> str:
+    """What this worker is called, also after it was begun again."""
+    import ray
+
+    return str(ray.get_runtime_context().get_actor_id())
 
 
 def _failed(sample: Sample, reason: str | None) -> Row:
