@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -103,8 +104,22 @@ def _silent() -> Iterator[None]:
         os.close(nowhere)
 
 
+def _check_address(address: str) -> None:
+    """An error for what is no address, and where nobody answers: Ray itself would wait for minutes."""
+    if address in (LOCAL, "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    if "/" in address or not host or not port.isdigit():
+        raise UsageError(f"expected the address of a Ray cluster as auto or HOST:PORT, got {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise CertmaskError(f"expected a Ray cluster at {address}, got {first_line(error)}") from None
+
+
 def _connect(ray: Any, pool: Pool) -> None:
     address = pool.address or os.environ.get("RAY_ADDRESS") or LOCAL
+    _check_address(address)
     here: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address == LOCAL else {}
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
