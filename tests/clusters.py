@@ -11,7 +11,12 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
+from processes import certify
+
 MARK = "CERTMASK_TEST_MARK"
+NODE = {"num_cpus": 1}
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""What keeps all nodes at 127.0.0.1, as Ray has it on other systems than Linux."""
 CRASHING = b"CRASH the decoder"
 """A photo that begins so takes down whoever opens it, in processes that have ``crashing_decoder`` on their path."""
 PLUGIN = f"""
@@ -32,8 +37,15 @@ def crashing_decoder(folder: Path) -> Path:
 def marked(**more: str) -> Iterator[str]:
     """This process's environment with a mark that all processes inherit which are started meanwhile."""
     mark = uuid4().hex
-    with patch.dict(os.environ, {MARK: mark, "RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", **more}):
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    with patch.dict(os.environ, {MARK: mark, **LOOPBACK, **quiet, **more}):
         yield mark
+
+
+def driven(environment: dict[str, str], arguments: list[str], said: Path) -> None:
+    """``certmask certify`` for ``started``, with this environment instead of that of an earlier day."""
+    os.environ.update(environment)
+    certify(arguments, said)
 
 
 def processes_with(mark: str) -> list[str]:
@@ -45,7 +57,7 @@ def processes_with(mark: str) -> list[str]:
             own = f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0")
             command = (folder / "cmdline").read_text().replace("\0", " ")
             if own and running and int(folder.name) != os.getpid() and "multiprocessing" not in command:
-                found.append(command)
+                found.append(f"{folder.name} {command}")
         except OSError:
             continue
     return found
@@ -63,13 +75,14 @@ def all_gone(mark: str, seconds: float = 30) -> bool:
 
 @contextmanager
 def cluster_of(nodes: int) -> Iterator[Any]:
-    """A cluster of nodes with one processor each."""
+    """A cluster of nodes with a processor each, for processes that are ``marked``."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        for _ in range(nodes - 1):
-            cluster.add_node(num_cpus=1)
-        yield cluster
-    finally:
-        cluster.shutdown()
+    with patch("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False):
+        cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        try:
+            for _ in range(nodes - 1):
+                cluster.add_node(**NODE)
+            yield cluster
+        finally:
+            cluster.shutdown()
