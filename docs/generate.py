@@ -18,6 +18,7 @@ import reach
 import recipes
 import runs
 import sabotage
+import scale
 import speed
 import zoom
 from readings import READINGS
@@ -65,6 +66,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "reach-attacks": reach.attacks_table,
     "reach-every": reach.every_table,
     "sabotage": sabotage.sabotage_table,
+    "scale": scale.engines_table,
     "twice": runs.twice,
     "experiment": tables.measured_tables,
     "paired": tables.paired_tables,

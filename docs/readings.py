@@ -11,6 +11,7 @@ from pathlib import Path
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from other_methods import others
 from reach import reach
+from scale import scale
 from speed import speed
 from zoom import zoom
 
@@ -148,6 +149,7 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "front": (front, "reproduce/pareto"),
     "demo": (demo, "demo.jsonl"),
     "speed": (speed, "speed"),
+    "scale": (scale, "speed"),
     "zoom": (zoom, ""),
     "others": (others, ""),
     "reach": (reach, ""),

@@ -273,7 +273,10 @@ def test_missing_photos_are_told_before_a_model_is_fetched() -> None:
         ("certify", "nowhere", "--model", "resnet18"),
     ):
         done = certmask(*command, code=1)
-        assert "expected a folder of class folders, a tar, a CSV file or a built-in set" in done.stderr
+        assert (
+            "expected a folder of class folders, a tar, a CSV file, a URL, tar shards, Parquet files or a built-in set"
+            in done.stderr
+        )
         assert "'nowhere'" in done.stderr
     assert "expected rule to be" in certmask("certify", "demo", "--model", "resnet18", "--rule", "odd", code=2).stderr
 

@@ -192,16 +192,24 @@ def test_every_row_of_the_table_recognises_its_own_form(tmp_path: Path) -> None:
         ("other.tar.gz", "csv_file"),
         ("batches", "cifar10"),
         ("batches:train", "cifar10"),
+        ("*.tar", "shards"),
+        ("list.parquet", "parquet"),
     ):
         assert [name for name, reader in forms if reader.recognises(str(tmp_path / text))][-1] == file
     for name in DEMOS:
         assert name in SOURCES[-1].words
         assert [file for file, reader in forms if reader.recognises(name)] == ["demo"]
     for name in ("absent", "folder:train"):
-        wanted = "a folder of class folders, a tar, a CSV file or a built-in set (demo, demo-cifar10)"
+        wanted = (
+            "a folder of class folders, a tar, a CSV file, a URL, tar shards, Parquet files or a built-in set "
+            "(demo, demo-cifar10)"
+        )
         with pytest.raises(DataError, match=re.escape(f"expected {wanted}, got '{tmp_path / name}'")):
             check_source(str(tmp_path / name))
-    assert sources_help() == "Folder of class folders, tar, CSV, CIFAR-10, demo or demo-cifar10."
+    assert sources_help() == (
+        "Folder of class folders, tar, CSV, CIFAR-10, a URL of class folders, tar shards (*.tar), Parquet, "
+        "demo or demo-cifar10."
+    )
 
 
 def test_class_folders_by_alias_number_or_order(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "adapters": None,
     "training": None,
     "experiments": None,
+    "scale": None,
     "service": None,
     "cli": None,
     "__main__": ("cli",),

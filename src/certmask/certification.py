@@ -34,7 +34,7 @@ COMPANY_PHOTOS = 2
 MARGIN_PHOTOS = 8
 
 Progress = Callable[[str, int], None]
-"""Called with ``"passes"`` or ``"images"`` and how many more are done."""
+"""Called with ``"passes"`` or ``"images"`` and how many more are done; a cluster's run tells ``"certified"``, too."""
 
 
 Defences = Sequence[AnyDefence] | Sequence[PhotoDefence]
@@ -188,6 +188,11 @@ def certify_run(
         return header, results.rows
 
 
+def holds_somewhere(row: Row) -> bool:
+    """Whether any defence certified the photo of a row, be it for some of the sizes of a patch."""
+    return any(told.get("certified") or told.get("side") for told in row["defences"].values())
+
+
 def change_behind(error: BaseException, engine: Engine, defences: Defences) -> ChangedModelError | None:
     """Whether, when a run ends in an error of any kind, the model answers otherwise than when it was first asked."""
     if isinstance(error, ChangedModelError):
@@ -285,10 +290,18 @@ def checked_stickers(
 
 def run_header(engine: Engine, dataset: Dataset, defences: Defences) -> Row:
     """Everything that the rows depend on."""
+    return whole_header(function_header(engine, defences), dataset)
+
+
+def whole_header(function: Row, dataset: Dataset) -> Row:
+    """The header of a run: the function that answers, and the photos."""
+    return {"kind": "certify", "model": function["model"], "data": dataset.describe(), **function}
+
+
+def function_header(engine: Engine, defences: Defences) -> Row:
+    """Everything that the rows depend on beside the photos."""
     return {
-        "kind": "certify",
         "model": engine.describe(),
-        "data": dataset.describe(),
         "defences": {defence.name: defence.describe() for defence in defences},
         "versions": provenance(engine.classifier.packages),
         "settings": settings(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from importlib import import_module
 from threading import Lock
@@ -63,11 +64,16 @@ class Converted:
 
     @property
     def _hints(self) -> dict[str, str]:
-        """One stream has all threads: no two calls are computed by different shares of the processor."""
+        """One stream has all threads: no two calls are computed by different shares of the processor.
+
+        Where torch was told to leave processors to others, so does OpenVINO.
+        """
+        threads = torch.get_num_threads()
         return {
             "INFERENCE_PRECISION_HINT": HINTS[self.precision],
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": "1",
+            **({"INFERENCE_NUM_THREADS": str(threads)} if threads < (os.cpu_count() or 1) else {}),
         }
 
 

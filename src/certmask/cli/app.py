@@ -9,6 +9,7 @@ import typer
 from certmask.cli.attack import attack
 from certmask.cli.certify import certify
 from certmask.cli.demo import demo
+from certmask.cli.merge import merge
 from certmask.cli.models import models
 from certmask.cli.plan import plan
 from certmask.cli.predict import predict
@@ -48,5 +49,6 @@ def _main(
     pass
 
 
-for command in (plan, predict, serve, certify, tune, attack, train, models, table, report, reproduce, demo):
+COMMANDS = (plan, predict, serve, certify, merge, tune, attack, train, models, table, report, reproduce, demo)
+for command in COMMANDS:
     app.command()(command)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from certmask.cli.options import (
+    AddressOption,
     AggregateOption,
     AlignOption,
     BackendOption,
@@ -18,6 +19,7 @@ from certmask.cli.options import (
     ClaimThresholdsOption,
     DefenceOption,
     DeviceOption,
+    EngineOption,
     FoldOption,
     LastResortOption,
     LevelsOption,
@@ -33,6 +35,7 @@ from certmask.cli.options import (
     PooledOption,
     PrecisionOption,
     RuleOption,
+    ShardOption,
     ShareOption,
     SlopeOption,
     StrideOption,
@@ -43,14 +46,15 @@ from certmask.cli.options import (
     ViewsOption,
     VotesOption,
     WeightsOption,
+    WorkerCpusOption,
+    WorkerGpusOption,
+    WorkersOption,
 )
 from certmask.data.sources import sources_help
 from certmask.rules.registry import DEFAULT_PAIRS
 
 if TYPE_CHECKING:
     from certmask.data import Dataset
-    from certmask.defences import PhotoDefence, RuledDefence
-    from certmask.engine import Engine
     from certmask.results.run import Run
 
 
@@ -92,27 +96,33 @@ def certify(
     images: Annotated[int | None, typer.Option("--images", min=1, help="Only so many images, evenly spaced.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
     votes: VotesOption = None,
+    shard: ShardOption = None,
+    engine: EngineOption = "here",
+    address: AddressOption = None,
+    workers: WorkersOption = None,
+    worker_cpus: WorkerCpusOption = None,
+    worker_gpus: WorkerGpusOption = None,
     out: Annotated[Path, typer.Option("--out", help="Results file; an unfinished one is continued.")] = Path(
         "runs/certify.jsonl"
     ),
 ) -> None:
     """Certify labelled photos: one row per image in a results file, then the table. Repeat --rule for several rules.
 
-    With --patch-in-photo each photo has a defence against what such a patch reaches in the model's input.
+    With --patch-in-photo each photo has a defence against what such a patch reaches in the model's input. --engine ray
+    has many machines make the same rows; --shard and `certmask merge` do without Ray.
     """
-    from certmask.certification import certify_run, recorded, run_margin
     from certmask.cli.choices import Choices
+    from certmask.cli.console import err, passes, print_figures
     from certmask.cli.console import images as counted
     from certmask.cli.console import out as screen
-    from certmask.cli.console import passes, print_figures, progress_bar, waiting
+    from certmask.cli.engines import Task, certified_here, certified_on_ray, chosen_pool, shard_of
     from certmask.cli.outputs import check_continued, check_folder
     from certmask.cli.sticker import chosen_for, reached, wanted_patch
-    from certmask.defences import by_photo
-    from certmask.engine import Engine
     from certmask.errors import DataError
     from certmask.results.columns import figures
     from certmask.results.run import read_run
 
+    pool = chosen_pool(engine, address, workers, worker_cpus, worker_gpus, device)
     wanted = wanted_patch(patch_in_photo, before_jpeg, (patch, patches, patch_area, patch_sizes), defence)
     rules = rule or (["undefended", "zoom"] if defence is None else ["undefended"])
     choices = Choices(
@@ -120,43 +130,38 @@ def certify(
         pooled, last_resort, pairs, aggregate, threshold, margin, device, precision, batch, backend, views, band,
         stride, theta, share, slope, patches, patch_area, patch_sizes,
     )  # fmt: skip
+    draft = choices if pool is None else replace(choices, device="auto")  # workers may have what is not here
     if not wanted:
-        choices.check()
+        draft.check()
     check_continued(out)
     if votes is not None:
         check_folder(votes)
-    dataset = _photos(model, data, images, skip_bad)
-    stickers = dataset.stickers(wanted, choices.card.size) if wanted else []
-    family = chosen_for(choices, stickers) if wanted else [choices]
-    with waiting("loading the model and measuring the margin"):
-        classifier, fixed = family[0].classifier(), choices.fixed_margin()
-        covers = [one.covers(classifier.grid) for one in family]
-        engine = Engine(classifier, [cover for own in covers for cover in own])
-        before, done = recorded(out)
-        lead, origin = (fixed, "as given") if fixed is not None else run_margin(engine, dataset, before)
-    made = [one.defences(own, lead, classifier) for one, own in zip(family, covers, strict=True)]
-    defences = by_photo(wanted, made) if wanted else made[0]
-    _tell_setting(engine, len(dataset), defences, reached(wanted, stickers, family) if wanted else None)
-    if done:
-        screen.print(f"{out} has {len(done)} of {len(dataset)} images already", markup=False)
-    with progress_bar(len(dataset)) as progress:
-        try:
-            certify_run(engine, dataset, defences, out, votes=votes, progress=progress)
-        except DataError as error:
-            raise DataError(f"{error}; --skip-bad leaves such photos out (with an --out of its own)") from None
+    whole = _photos(model, data, images, skip_bad)
+    dataset = whole if shard is None else whole.shard(*shard_of(shard, len(whole)))
+    stickers = whole.stickers(wanted, choices.card.size) if wanted else []
+    family = [replace(one, device=device) for one in chosen_for(draft, stickers)] if wanted else [choices]
+    task = Task(family, wanted, whole, dataset, out, votes, reached(wanted, stickers, family) if wanted else None)
+    done = certified_here(task) if pool is None else certified_on_ray(task, pool)
+    for reason in done.set_aside.values():
+        err.print(f"set aside: {reason}", markup=False, soft_wrap=True)
     found = read_run(out)
     lines = figures(found)
-    print_figures(lines, f"{counted(len(found.rows))}, {classifier.name}")
-    for one, line in zip(defences, lines, strict=True):
-        screen.print(f"  {one.name}: {one.guarantee.sentence}")
+    print_figures(lines, f"{counted(len(found.rows))}, {found.model['name']}")
+    for name, line in zip(found.defences, lines, strict=True):
+        screen.print(f"  {name}: {found.guarantee(name).sentence}")
         if line.photo_share is not None:
             screen.print(
                 f"    in the stored photo: any patch of up to {line.photo_share:.1f} % of its shorter side (median)"
             )
     kept = f"; {passes(sum(row['passes'] for row in found.rows))} made, votes kept in {votes}" if votes else ""
-    told = ", ".join(f"{own:.3g}" for own in sorted({one.rule.margin for one in defences}))
-    screen.print(f"margin {told} ({origin}); saved in {out}{kept}", markup=False)
+    margins = {float(one["rule"].get("margin", 0.0)) for one in found.defences.values()}
+    told = ", ".join(f"{own:.3g}" for own in sorted(margins))
+    screen.print(f"margin {told} ({done.origin}); saved in {out}{kept}", markup=False)
     _tell_silence(found)
+    if done.set_aside:
+        raise DataError(
+            f"expected a row of every photo, got none of {counted(len(done.set_aside))} that were set aside"
+        )
 
 
 def _photos(model: str, data: str, images: int | None, skip_bad: bool) -> Dataset:
@@ -172,24 +177,6 @@ def _photos(model: str, data: str, images: int | None, skip_bad: bool) -> Datase
     for line in bad:
         err.print(f"skipped: {line}", markup=False, soft_wrap=True)
     return dataset
-
-
-def _tell_setting(
-    engine: Engine, images: int, defences: Sequence[RuledDefence] | Sequence[PhotoDefence], reached: str | None
-) -> None:
-    """Say what computes, on how many images, how each defence looks at them, and what a patch in the photos reaches."""
-    from certmask.certificate import Guarantee
-    from certmask.cli.console import images as counted
-    from certmask.cli.console import out
-
-    classifier = engine.classifier
-    seen = f", mean of {' and '.join(classifier.views)}" if classifier.cost > 1 else ""
-    out.print(f"{classifier.name}, {classifier.precision} on {classifier.device}{seen}; {counted(images)}")
-    if reached:
-        out.print(reached, soft_wrap=True)
-    for one in defences:
-        if one.guarantee is not Guarantee.NONE:
-            out.print(f"  {one.name}: {one.looks}", soft_wrap=bool(reached))
 
 
 def _tell_silence(run: Run) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -27,16 +29,41 @@ EVERY = 20.0
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Listener]:
-    """Progress over images with the number of passes beside it."""
-    made = 0
-    with working("certifying", total, "images", lambda: passes(made)) as advance:
+    """Progress over images with the number of passes beside it; where that is told, the certified ones and the rest."""
+    made, pace = Counter[str](), Pace(total)
+
+    def aside() -> str:
+        certified = f", {made['certified']:,} certified so far" if "certified" in made else ""
+        return f"{passes(made['passes'])}{certified}{pace.left() if certified else ''}"
+
+    with working("certifying", total, "images", aside) as advance:
 
         def listen(what: str, count: int) -> None:
-            nonlocal made
-            made += count if what == "passes" else 0
+            made[what] += count
+            if what == "images":
+                pace.done(count)
             advance(count if what == "images" else 0)
 
         yield listen
+
+
+class Pace:
+    """How long the rest will take, at the pace since the first that were done, which were done before."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._before, self._done, self._began = total, 0, 0, 0.0
+
+    def done(self, count: int) -> None:
+        """So many more; those of the first call are not the work of this run."""
+        if not self._began:
+            self._before, self._began = count, monotonic()
+        self._done += count
+
+    def left(self) -> str:
+        own, rest = self._done - self._before, self._total - self._done
+        if not own or not rest:
+            return ""
+        return f", about {timedelta(seconds=round((monotonic() - self._began) * rest / own))} left"
 
 
 @contextmanager

@@ -192,5 +192,34 @@ SlopeOption = Annotated[
 MarginOption = Annotated[
     str, typer.Option("--margin", help="Lead that every certified verdict must exceed: a number, or auto (measured).")
 ]
+ShardOption = Annotated[
+    str | None,
+    typer.Option("--shard", help="Only every n-th photo from the i-th on, as i/n; `certmask merge` puts all together."),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="here, in this process, or ray: workers on this machine, or on those of a cluster.",
+        autocompletion=_offered("here", "ray"),
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="A running Ray cluster: auto, or HOST:PORT; default: one for this run alone."),
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="With Ray: workers, at most; default: as many as have room.")
+]
+WorkerCpusOption = Annotated[
+    float | None,
+    typer.Option("--worker-cpus", help="With Ray: CPUs, and so threads, of each worker; default: 1."),
+]
+WorkerGpusOption = Annotated[
+    float | None,
+    typer.Option(
+        "--worker-gpus", help="With Ray: GPUs of each worker, or a share of one; default: 1 if there are any."
+    ),
+]
 DrawOption = Annotated[Path | None, typer.Option("--draw", help="Save a picture (PNG, PDF or SVG).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -10,7 +10,7 @@ from pathlib import Path
 from certmask.data import tar
 from certmask.data.dataset import Dataset, Sample
 from certmask.data.framing import Framing
-from certmask.data.labels import Classes, numbers_by_name
+from certmask.data.labels import Classes, class_number, numbers_by_name
 from certmask.data.photo import read_photo
 from certmask.errors import DataError
 
@@ -35,10 +35,8 @@ def _samples(path: Path, classes: Classes) -> Iterator[Sample]:
         if name in seen:
             raise DataError(f"expected every file once in {path}, got {name} twice")
         seen.add(name)
-        if label not in numbers:
-            raise DataError(f"expected a class number or an unambiguous name as label of {name}, got {label!r}")
         photo = path.parent / name
-        yield Sample(name, numbers[label], partial(read_photo, photo), file=partial(Path, photo))
+        yield Sample(name, class_number(label, numbers, name), partial(read_photo, photo), file=partial(Path, photo))
 
 
 def _rows(path: Path) -> list[list[str]]:

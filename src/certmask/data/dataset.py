@@ -56,11 +56,15 @@ def evenly_spaced(items: Sequence[T], count: int) -> list[T]:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled photos in a fixed order, and how they become model input."""
+    """Labelled photos in a fixed order, and how they become model input.
+
+    ``part`` says of which photos they are a shard, and which one.
+    """
 
     name: str
     samples: tuple[Sample, ...]
     framing: Framing
+    part: dict[str, Any] | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -113,11 +117,20 @@ class Dataset:
             return self
         return replace(self, samples=tuple(evenly_spaced(self.samples, count)))
 
+    def shard(self, number: int, of: int) -> Dataset:
+        """Every ``of``-th photo, from the ``number``-th on: shards 1 to ``of`` share none and have all."""
+        whole = {"number": number, "of": of, "images": len(self), "digest": self._digest}
+        return replace(self, samples=self.samples[number - 1 :: of], part=whole)
+
     def without(self, names: frozenset[str]) -> Dataset:
         """The photos that are not among ``names``."""
         return replace(self, samples=tuple(s for s in self.samples if s.name not in names))
 
-    def describe(self) -> dict[str, Any]:
+    @property
+    def _digest(self) -> str:
         listing = json.dumps([[s.name, s.label] for s in self.samples])
-        digest = hashlib.sha256(listing.encode()).hexdigest()
-        return {"name": self.name, "images": len(self), "digest": digest[:16], **self.framing.describe()}
+        return hashlib.sha256(listing.encode()).hexdigest()[:16]
+
+    def describe(self) -> dict[str, Any]:
+        part = {} if self.part is None else {"shard": self.part}
+        return {"name": self.name, "images": len(self), "digest": self._digest, **self.framing.describe(), **part}

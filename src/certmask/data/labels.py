@@ -21,6 +21,14 @@ def numbers_by_name(classes: Classes) -> dict[str, int]:
     return {name: c for c, names in enumerate(classes) for name in (*names, str(c)) if times[name] <= 1}
 
 
+def class_number(told: object, numbers: dict[str, int] | None, name: str) -> int:
+    """The class that a number or a name stands for, by ``numbers_by_name``; None takes any number as it is."""
+    known = str(told) in numbers if numbers is not None else str(told).isdigit()
+    if isinstance(told, bool) or not known:
+        raise DataError(f"expected a class number or an unambiguous name as label of {name}, got {told!r}")
+    return int(str(told)) if numbers is None else numbers[str(told)]
+
+
 def folder_numbers(folders: list[str], classes: Classes, where: Path) -> dict[str, int]:
     """The class number of each folder: by name, else by order where as many classes have numbers for names."""
     if not folders:

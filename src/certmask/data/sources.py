@@ -37,6 +37,9 @@ SOURCES = (
     Source("tar", "tar", "a tar"),
     Source("csv_file", "CSV", "a CSV file"),
     Source("cifar10", "CIFAR-10", classes=CIFAR10),
+    Source("remote", "a URL of class folders", "a URL"),
+    Source("shards", "tar shards (*.tar)", "tar shards"),
+    Source("parquet", "Parquet", "Parquet files"),
     Source("demo", "demo or demo-cifar10", "a built-in set (demo, demo-cifar10)"),
 )
 """From the general to the special: the last row that recognises a string reads it."""
@@ -50,6 +53,8 @@ def sources_help() -> str:
 
 def load_dataset(source: str, classes: Classes, framing: Framing | float) -> Dataset:
     """A folder of class folders, a tar of one (``FILE.tar:FOLDER``), a CSV, CIFAR-10's batches, or a demo set.
+
+    Tar shards (``FOLDER/*.tar``) and Parquet files, too, and all three behind a URL that fsspec knows.
 
     ``classes[c]`` lists the names that stand for class ``c``, a class number is understood, too; None takes the
     folders' names in order. A number for ``framing`` is the share that a centre crop keeps.

@@ -25,6 +25,8 @@ FORMER = {"schemes": "defences", "scheme": "defence"}
 OWN_SOURCE = ("certmask", "certmask source")
 VOID = "void"
 """The one field of a line that takes back all others: the model turned out to be no function of one picture."""
+SET_ASIDE = "set_aside"
+"""The field of a line about a photo that has no row: a note, which is not among the rows."""
 OPENING = b'{"certmask_results": '
 """How every results file begins."""
 Row = dict[str, Any]
@@ -79,11 +81,11 @@ class ResultsFile:
             self._append(self.header)
             return []
         found = _parsed(lines, self.path)
-        difference = _first_difference(found[0], self._own_source_told(found[0], self.header))
+        difference = first_difference(found[0], self._own_source_told(found[0], self.header))
         if difference:
             raise self._other_inputs(f"another {difference}")
         self._file.truncate(whole)
-        return found[1:]
+        return [row for row in found[1:] if SET_ASIDE not in row]
 
     def _own_source_told(self, old: Row, header: Row) -> Row:
         """The header with the file's version and source of certmask: another one is told, not refused."""
@@ -107,10 +109,18 @@ class ResultsFile:
             f"expected to continue {self.path} with the same inputs, got {got}; delete the file or name another one"
         )
 
-    def write(self, row: Row) -> None:
-        """Add one row; when this returns, the row survives a crash, and when it fails, the file is as before."""
+    def write(self, row: Row, keep: bool = True) -> None:
+        """Add one row; when this returns, the row survives a crash, and when it fails, the file is as before.
+
+        Without ``keep`` it is not among ``rows``, so that memory does not grow with them.
+        """
         self._append(row)
-        self.rows.append(json.loads(json.dumps(row)))
+        if keep:
+            self.rows.append(json.loads(json.dumps(row)))
+
+    def set_aside(self, image: str, error: str) -> None:
+        """Note that a photo has no row, and why; it is no result, and whoever goes on tries the photo again."""
+        self._append({SET_ASIDE: image, "error": error})
 
     def void(self, reason: str) -> None:
         """Mark the file so that nobody reads it as results any more; where there is no room for a mark, by its name."""
@@ -155,7 +165,15 @@ def read_results(path: Path) -> tuple[Row, list[Row]]:
     if not lines:
         raise ResultsError(f"expected a results file with a header, got an empty or truncated one at {path}")
     header, *rows = _parsed(lines, path)
-    return header, rows
+    return header, [row for row in rows if SET_ASIDE not in row]
+
+
+def read_set_aside(path: Path) -> dict[str, str]:
+    """Photos of a results file that have no row, each with the last reason why."""
+    lines, _ = _whole_lines(_unpacked(path) if path.suffix == ".gz" else _content(path))
+    rows = _parsed(lines, path)[1:]
+    done = {row.get("image") for row in rows}
+    return {row[SET_ASIDE]: str(row.get("error")) for row in rows if SET_ASIDE in row and row[SET_ASIDE] not in done}
 
 
 def picture_folder(attempts: Path) -> Path:
@@ -275,11 +293,11 @@ def _with_threat(described: Any) -> Any:
     return {**described, "threat": {"kind": "patch", "height": height, "width": width}, "image": image}
 
 
-def _first_difference(old: Any, new: Any, where: str = "") -> str:
+def first_difference(old: Any, new: Any, where: str = "") -> str:
     """The first field in which two headers differ, with both values; empty if none. What only one has comes first."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({**old, **new}, key=lambda key: key in old and key in new):
-            difference = _first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+            difference = first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
             if difference:
                 return difference
         return ""

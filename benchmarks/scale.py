@@ -1,0 +1,175 @@
+"""Measures `certmask certify --engine ray` beside the plain engine on one machine, and writes one JSON file.
+
+    python -m benchmarks.scale --part overhead --out results/speed/scale-overhead.json    200 photos, the same cores
+    python -m benchmarks.scale --part workers  --out results/speed/scale-workers.json     two workers against one
+    python -m benchmarks.scale --part memory   --out results/speed/scale-memory.json      10,000 tiny photos
+
+Every run is a process of its own, from the command to its end: what it takes to start Ray and to load the model counts.
+Rows of all runs are compared. Runs of the two kinds alternate, and the machine's load is recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from certmask.backends.devices import device_name
+from certmask.data import CIFAR10
+from certmask.results.file import provenance, read_results
+
+Record = dict[str, Any]
+COMMAND = (sys.executable, "-c", "from certmask.cli import main; main()", "certify")
+
+
+def certified(photos: Path, out: Path, threads: int, *options: str) -> Record:
+    """One run of the command line: seconds from its start to its end, and in its workers alone."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "COLUMNS": "160"}
+    start = time.perf_counter()
+    done = subprocess.run(
+        [*COMMAND, str(photos), *options, "--out", str(out)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    rows = read_results(out)[1]
+    passes, busy = (sum(row[key] for row in rows) for key in ("passes", "seconds"))
+    return {"photos": len(rows), "passes": passes, "seconds": seconds, "row_seconds": busy, "load": os.getloadavg()[0]}
+
+
+def known(out: Path) -> dict[str, Record]:
+    return {row["image"]: {key: row[key] for key in row if key != "seconds"} for row in read_results(out)[1]}
+
+
+def noisy_photos(root: Path, count: int, side: int) -> Path:
+    """Photos of smooth noise in ten class folders."""
+    chance = random.Random(0)
+    for number in range(count):
+        path = root / CIFAR10[number % 10] / f"{number:05d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.frombytes("RGB", (8, 8), chance.randbytes(192)).resize((side, side), Image.Resampling.BICUBIC).save(path)
+    return root
+
+
+def overhead(folder: Path, photos: int, turns: int) -> Record:
+    """The plain engine with all cores, and Ray with a worker on each of them."""
+    cores, data = os.cpu_count() or 1, noisy_photos(folder / "photos", photos, 32)
+    options = ("--model", "resnet26-cifar10", "--rule", "patchcleanser", "--backend", "torch", "--margin", "0.0001")
+    runs = []
+    for turn in range(turns):
+        plain, ray = folder / f"plain-{turn}.jsonl", folder / f"ray-{turn}.jsonl"
+        runs.append({"engine": "here", "threads": cores, **certified(data, plain, cores, *options)})
+        runs.append({"engine": "ray", "workers": cores, **certified(data, ray, 1, *options, "--engine", "ray")})
+        if known(plain) != known(ray):
+            raise SystemExit("expected the same rows from both engines, got others")
+    return {"options": options, "runs": runs, "overhead": ratio(runs, "ray", "here") - 1}
+
+
+def workers(folder: Path, photos: int, turns: int) -> Record:
+    """One worker on a core, and two on a core each: how much faster photos are done once all of them work."""
+    data = noisy_photos(folder / "photos", photos, 32)
+    options = ("--model", "resnet26-cifar10", "--rule", "patchcleanser", "--backend", "torch", "--margin", "0.0001")
+    runs = []
+    for turn in range(turns):
+        for count in (1, 2):
+            out = folder / f"{count}-{turn}.jsonl"
+            more = ("--engine", "ray", "--workers", str(count))
+            began = watched(data, out, *options, *more)
+            runs.append({"engine": f"ray {count}", "workers": count, **began})
+        if known(folder / f"1-{turn}.jsonl") != known(folder / f"2-{turn}.jsonl"):
+            raise SystemExit("expected the same rows from one worker and from two, got others")
+    return {
+        "options": options,
+        "runs": runs,
+        "speedup": ratio(runs, "ray 1", "ray 2", "working_seconds"),
+        "speedup_with_start": ratio(runs, "ray 1", "ray 2"),
+    }
+
+
+def watched(data: Path, out: Path, *options: str) -> Record:
+    """A run, with the time from its first row to its last, and the driver's memory whenever there are more rows."""
+    start, memory = time.perf_counter(), list[tuple[int, int]]()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
+    process = subprocess.Popen(
+        [*COMMAND, str(data), *options, "--out", str(out)], env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    moments: list[tuple[float, int]] = []
+    while process.poll() is None:
+        rows = max(out.read_bytes().count(b"\n") - 1, 0) if out.exists() else 0
+        if rows and (not moments or rows > moments[-1][1]):
+            moments.append((time.perf_counter(), rows))
+            memory.append((rows, resident(process.pid)))
+        time.sleep(0.2)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        raise SystemExit(process.stdout.read() if process.stdout else "")
+    rows = read_results(out)[1]
+    working = (moments[-1][0] - moments[0][0]) * len(rows) / (moments[-1][1] - moments[0][1])
+    return {
+        "photos": len(rows), "passes": sum(row["passes"] for row in rows), "seconds": seconds,
+        "working_seconds": working, "load": os.getloadavg()[0], "driver_memory": memory[:: max(len(memory) // 40, 1)],
+    }  # fmt: skip
+
+
+def resident(process: int) -> int:
+    """Bytes of memory that a process has to itself (files and what it shares with others left out)."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
+
+
+def memory(folder: Path, photos: int, _turns: int) -> Record:
+    """Many tiny photos: whether the driver's memory grows with the rows that it has written."""
+    data = noisy_photos(folder / "photos", photos, 16)
+    options = ("--model", "resnet26-cifar10", "--rule", "zoom-detection", "--levels", "2", "--margin", "0.0001")
+    run = watched(data, folder / "run.jsonl", *options, "--backend", "torch", "--engine", "ray")
+    held = [bytes_ for rows, bytes_ in run["driver_memory"] if rows >= photos // 10 and bytes_]
+    return {"options": options, "runs": [run], "growth_bytes": held[-1] - held[0], "largest_bytes": max(held)}
+
+
+def ratio(runs: list[Record], above: str, below: str, key: str = "seconds") -> float:
+    """Of the best times of two kinds of run: what else the machine did, they did least beside it."""
+    best = {kind: min(run[key] for run in runs if run["engine"] == kind) for kind in (above, below)}
+    return float(best[above] / best[below])
+
+
+PARTS = {"overhead": (overhead, 200), "workers": (workers, 200), "memory": (memory, 10_000)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS, required=True)
+    parser.add_argument("--photos", type=int)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    import ray
+    import torch
+
+    measure, photos = PARTS[asked.part]
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder), asked.photos or photos, asked.turns)
+    versions = {**provenance(), "ray": ray.__version__}
+    about = {"part": asked.part, "device": device_name(torch.device("cpu")), "cores": os.cpu_count()}
+    asked.out.write_text(json.dumps({**about, "versions": versions, **found}, indent=1) + "\n")
+    print({key: value for key, value in found.items() if key != "runs"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The workers that are asked for, and the connection to Ray."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from certmask.errors import CertmaskError, UsageError, first_line
+
+LOCAL = "local"
+"""The address of a Ray that is started for this run alone, and stopped after it."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """How many workers, and what each reserves; fractions of a GPU, or of a CPU, let several share one.
+
+    None: as many workers as the cluster has room for, and a GPU for each where there are some.
+    """
+
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float | None = None
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"expected at least 1 worker, got {self.workers}")
+        if not (0 < self.cpus < math.inf):
+            raise UsageError(f"expected more than 0 CPUs for a worker, got {self.cpus:g}")
+        if self.gpus is not None and not (0 <= self.gpus <= 1 or float(self.gpus).is_integer()):
+            raise UsageError(f"expected a share of one GPU or whole ones for a worker, got {self.gpus:g}")
+
+    @property
+    def threads(self) -> int:
+        """Threads that a worker computes with: the CPUs that it reserves, and one at least."""
+        return max(int(self.cpus), 1)
+
+    def fitted(self, resources: dict[str, float]) -> Pool:
+        """The same with every number settled; an error where the cluster has no room for a single worker."""
+        gpus = (1.0 if resources.get("GPU") else 0.0) if self.gpus is None else self.gpus
+        room = math.floor(resources.get("CPU", 0.0) / self.cpus + 1e-9)
+        if gpus:
+            room = min(room, math.floor(resources.get("GPU", 0.0) / gpus + 1e-9))
+        if not room:
+            got = f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+            raise UsageError(f"expected room for a worker of {self.cpus:g} CPUs and {gpus:g} GPUs, got {got}")
+        return replace(self, workers=min(self.workers or room, room), gpus=gpus)
+
+
+def import_ray() -> Any:
+    """Ray with its data sets; an error that names the extra where it is not installed."""
+    try:
+        import_module("ray.data")
+        return import_module("ray")
+    except ImportError as error:
+        raise CertmaskError(
+            f"expected the package ray for --engine ray, got {first_line(error)}: pip install 'certmask[ray]'"
+        ) from None
+
+
+@contextmanager
+def connected(pool: Pool) -> Iterator[Pool]:
+    """Ray for as long as a run takes: that of an address, or one on this machine that ends with the run.
+
+    Yields the pool as it fits there. A Ray that this process is connected to already is used, and left as it is.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    ray = import_ray()
+    own = not ray.is_initialized()
+    if own:
+        with _silent():
+            _connect(ray, pool)
+    context = ray.data.DataContext.get_current()
+    before = context.enable_progress_bars, context.print_on_execution_start
+    context.enable_progress_bars = context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    try:
+        yield pool.fitted(ray.cluster_resources())
+    finally:
+        context.enable_progress_bars, context.print_on_execution_start = before
+        if own:
+            ray.shutdown()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing on stderr, not even from Ray's own program; what goes wrong is an error."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _check_address(address: str) -> None:
+    """An error for what is no address, and where nobody answers: Ray itself would wait for minutes."""
+    if address in (LOCAL, "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    if "/" in address or not host or not port.isdigit():
+        raise UsageError(f"expected the address of a Ray cluster as auto or HOST:PORT, got {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise CertmaskError(f"expected a Ray cluster at {address}, got {first_line(error)}") from None
+
+
+def _connect(ray: Any, pool: Pool) -> None:
+    address = pool.address or os.environ.get("RAY_ADDRESS") or LOCAL
+    _check_address(address)
+    here: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address == LOCAL else {}
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise CertmaskError(f"expected a Ray cluster at {address}, got {first_line(error)}") from None
