@@ -20,7 +20,7 @@ from certmask.covers import TILINGS, Cover, band_cover, cover_from, minimal_cove
 from certmask.data import load_dataset
 from certmask.data.sources import SOURCES, Source
 from certmask.deployed import Defence
-from certmask.errors import CertmaskError
+from certmask.errors import CertmaskError, ClassifierError
 from certmask.rules import RULES, Rule
 from certmask.rules.registry import REGISTER, rule_from
 from certmask.threat import Patch
@@ -158,8 +158,12 @@ def test_every_source_gives_labelled_photos(source: Source, tmp_path: Path) -> N
 def test_every_backend_computes_the_network(
     backend: Backend, precision: str, network: nn.Module, images: Tensor
 ) -> None:
-    """The network's own probabilities up to rounding, the same ones in any company."""
+    """The network's own probabilities up to rounding, the same ones in any company; or the precision is refused."""
     pytest.importorskip(backend.package)
+    if precision not in backend.precisions:
+        with pytest.raises(ClassifierError, match=f"expected precision .* got '{precision}'"):
+            Classifier(network, 24, batch=8, precision=precision, backend=backend.name)
+        return
     classifier = Classifier(network, 24, batch=8, precision=precision, backend=backend.name)
     found = classifier(images)
     torch.testing.assert_close(found, network(images).softmax(dim=1), atol=0.05, rtol=0)
