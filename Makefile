@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test mutants check lint types docs setup clean
+.PHONY: help demo test cluster mutants check lint types docs setup clean
 .DEFAULT_GOAL = help
 
 help:              ## what can be made (this list)
@@ -14,10 +14,13 @@ demo: setup        ## zoom beside other defences on 20 real photos, and an attac
 test: setup        ## run all tests
 	$(BIN)/python -m pytest
 
+cluster: setup     ## tests with Ray, whose nodes and drivers die, and of the service under load
+	$(BIN)/python -m pytest -n 0 -m cluster
+
 mutants: setup     ## break the source in every way that would make a certificate false; the tests must notice
 	$(BIN)/python tests/mutants.py
 
-check: lint types test   ## everything that continuous integration runs
+check: lint types test cluster   ## everything that continuous integration runs
 
 lint: setup        ## ruff: style, and whether every file is formatted
 	$(BIN)/ruff check .

@@ -21,6 +21,8 @@ from processes import await_growth, started
 from certmask.data import CIFAR10
 from certmask.results.file import read_results, read_set_aside
 
+pytestmark = pytest.mark.cluster
+
 pytest.importorskip("ray")
 PHOTOS = 40
 Row = dict[str, Any]

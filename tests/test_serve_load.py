@@ -26,6 +26,8 @@ from certmask.defences import examine
 from certmask.deployed import Defence
 from certmask.zoo import framing_of, load_classifier
 
+pytestmark = pytest.mark.cluster
+
 MODEL = "resnet26-cifar10"
 REQUESTS, CLIENTS, PHOTOS, BAD = 200, 16, 60, 1000
 OPTIONS = ("--model", MODEL, "--patch", "5", "--levels", "2,3", "--precision", "fp32", "--batch", "16")

@@ -14,6 +14,8 @@ from commands import PROGRAM, certmask
 from PIL import Image
 from serving import Server, encoded, serving
 
+pytestmark = pytest.mark.cluster
+
 FEW = ("--patch", "5", "--levels", "2,3", "--batch", "8", "--precision", "fp32", "--backend", "torch")
 REPLICAS = ("--engine", "ray", "--replicas", "2", "--cpus", "0.5")
 
