@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from commands import certmask
 
 ROOT = Path(__file__).resolve().parent.parent
+yaml = pytest.importorskip("yaml")
 PAGE = (ROOT / "docs" / "scale.md").read_text()
 
 
@@ -63,8 +65,6 @@ def test_the_slurm_recipe_asks_for_its_own_shard(tmp_path: Path) -> None:
 
 
 def test_the_cluster_file_is_yaml_that_names_its_own_nodes() -> None:
-    import yaml
-
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     cluster = yaml.safe_load(text)
     assert cluster["head_node_type"] in cluster["available_node_types"]

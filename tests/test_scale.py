@@ -19,6 +19,7 @@ from PIL import Image
 from processes import await_growth, started
 
 from certmask.data import CIFAR10
+from certmask.errors import ResultsError
 from certmask.results.file import read_results, read_set_aside
 
 pytestmark = pytest.mark.cluster
@@ -193,16 +194,45 @@ def test_a_node_killed_half_way_has_its_photos_redone(
     assert same(path, plain)
 
 
+class Idle:
+    """Keeps the processor of a node busy, as far as Ray knows."""
+
+    def ready(self) -> bool:
+        return True
+
+
 def test_a_worker_that_is_another_function_is_refused(
-    cluster: Any, folder: Path, options: list[str], plain: Path, tmp_path: Path
+    cluster: Any, folder: Path, little_model: Path, plain: Path, tmp_path: Path
 ) -> None:
-    """A node on which a library computes attention otherwise; what came of the others stays, and nothing of its own."""
-    odd = cluster.add_node(**NODE, env_vars={"TIMM_FUSED_ATTN": "0"})
+    """The run begins on one node; all that is left for its workers is one on which attention is computed otherwise."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from certmask.cli.choices import Choices, photos_for
+    from certmask.cli.engines import Recipe
+    from certmask.scale import certify_on_ray
+
+    second = next(node for node in cluster.list_all_nodes() if node is not cluster.head_node)
+    odd: list[Any] = []
+
+    def replaced(*_: object) -> None:
+        odd.append(cluster.add_node(**NODE, env_vars={"TIMM_FUSED_ATTN": "0"}))
+        cluster.remove_node(second)
+
+    choices = Choices(str(little_model), rules=["jury-recovery"], patch="5", mask="18", batch=8)
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
     try:
-        done = certmask("certify", folder, *options, *on_ray(cluster), "--out", tmp_path / "run.jsonl", code=1)
+        head = NodeAffinitySchedulingStrategy(cluster.head_node.node_id, soft=False)
+        idle = ray.remote(Idle).options(num_cpus=1, scheduling_strategy=head).remote()
+        ray.get(idle.ready.remote())
+        photos = photos_for(str(little_model), str(folder))
+        with pytest.raises(ResultsError, match=r"expected the same function on every worker, got another model\.f"):
+            certify_on_ray(Recipe([choices], None), photos, tmp_path / "run.jsonl", told=replaced)
     finally:
-        cluster.remove_node(odd)
-    assert "expected the same function on every worker, got another model.fingerprint" in done.stderr
+        ray.shutdown()
+        cluster.remove_node(odd[0])
+        cluster.add_node(**NODE)
+    assert read_results(tmp_path / "run.jsonl")[1] == []
 
 
 def test_a_ray_of_its_own_ends_with_the_run_and_with_a_killed_driver(
@@ -216,7 +246,8 @@ def test_a_ray_of_its_own_ends_with_the_run_and_with_a_killed_driver(
         assert processes_with(mark)
         run.kill()
         assert run.wait() == -signal.SIGKILL
-        assert all_gone(mark)
+    with marked() as other:
         certmask("certify", *arguments)
         assert same(tmp_path / "run.jsonl", plain)
-        assert all_gone(mark)
+    assert all_gone(other)
+    assert all_gone(mark, 120)  # agents of Ray's first try for a minute to tell why they end
