@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from certmask.backends.graph import Graph, read_graph
+from certmask.backends.graph import Graph, read_graph, without_softmax
 from certmask.backends.onnxruntime import OnnxNetwork
 from certmask.backends.outputs import are_probabilities
 from certmask.classifier import checked_colour
@@ -25,6 +26,8 @@ from certmask.zoo.card import Card, card_path
 BACKEND = OnnxNetwork.computed_by
 NEEDED = ("classes", "mean", "std", "resize")
 OPTIONAL = ("crop", "resized", "squash", "size")
+ROUNDING = 1e-5
+"""By how much a probability may differ from that which is computed from the logits."""
 SHAPE = '{"classes": ["cat", …] or "imagenet", "mean": [r, g, b], "std": [r, g, b], "resize": "bicubic", "crop": 0.875}'
 
 
@@ -51,16 +54,29 @@ def framing(name: str) -> Framing:
 
 
 def read_network(name: str, size: Size) -> OnnxNetwork:
-    """The graph in ONNX Runtime; one that gives probabilities, by whatever layers, is refused."""
-    network = OnnxNetwork(read_graph(Path(name)))
+    """The graph in ONNX Runtime up to its logits; one that gives probabilities, by whatever layers, is refused."""
+    whole = read_graph(Path(name))
+    graph = without_softmax(whole)
+    network = OnnxNetwork(graph)
     noise = torch.randn(4, 3, *size, generator=torch.Generator().manual_seed(0))
     logits = network(noise)
+    if graph is not whole and not _is_softmax(OnnxNetwork(whole)(noise), logits):
+        raise ClassifierError(
+            f"expected {name} to give the softmax of its logits, got other numbers from what is called a softmax: "
+            "export the network without it"
+        )
     if logits.ndim == 2 and are_probabilities(logits):
         raise ClassifierError(
             f"expected logits from {name}, got probabilities, and no softmax at its end that could be taken off: "
             "export the network without it"
         )
     return network
+
+
+def _is_softmax(given: Tensor, logits: Tensor) -> bool:
+    """Whether what a graph gives is the softmax of its logits, but for rounding."""
+    wanted = logits.double().softmax(dim=-1)
+    return given.shape == wanted.shape and bool(((given - wanted).abs() <= ROUNDING).all())
 
 
 def _told(path: Path) -> Mapping[str, Any]:
