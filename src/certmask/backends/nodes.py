@@ -21,12 +21,12 @@ def check_no_chance(model: Any, name: str) -> None:
     off = _switched_off(model)
     for node in parts_of(model, "NodeProto"):
         if node.op_type.startswith("Random") or node.op_type in DICE:
-            raise _no_function(name, f"a {node.op_type}, which rolls dice")
+            raise _no_function(name, f"a {node.op_type}")
         if node.op_type.endswith("Dropout") and any(switch not in off for switch in node.input[2:]):
             raise _no_function(name, f"a {node.op_type} that may be in training")
         training = any(own.name == "training_mode" and own.i for own in node.attribute)
         if node.op_type == "BatchNormalization" and (training or any(node.output[1:])):
-            raise _no_function(name, "a BatchNormalization in training, which looks at the whole batch")
+            raise _no_function(name, "a BatchNormalization in training")
 
 
 def parts_of(message: Any, kind: str) -> Iterator[Any]:
@@ -90,4 +90,7 @@ def _switched_off(model: Any) -> set[str]:
 
 
 def _no_function(name: str, got: str) -> ClassifierError:
-    return ClassifierError(f"expected a model whose answer does not depend on chance or its batch in {name}, got {got}")
+    return ClassifierError(
+        "expected a model whose answer for an image does not depend on the rest of its batch, on chance or on earlier "
+        f"images, got {got}, in {name}"
+    )

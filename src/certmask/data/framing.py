@@ -13,8 +13,8 @@ from certmask.threat import Size, checked_size
 
 RESAMPLINGS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
 
-LARGEST = 16384
-"""Pixels of a side to which photos may be asked to be resized; a square of them takes most of a gigabyte."""
+LARGEST = 4096
+"""Pixels of a side to which a model may ask photos to be resized; a long one then takes a gigabyte already."""
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,21 @@ def read_config(folder: Path) -> Mapping[str, Any]:
     """The configuration; an error for a model whose code and weights are not those of transformers and the folder."""
     path = folder / CONFIG
     config = read_object(path)
-    kind, timm = config.get("model_type"), config.get("architecture")
+    kind = config.get("model_type")
     if not isinstance(kind, str) or kind in FOREIGN:
-        hint = f": take --model {timm} --weights {folder / WEIGHTS}" if isinstance(timm, str) else ""
         got = "none" if kind is None else repr(kind)[:80]
-        raise ClassifierError(f"expected a model_type of transformers in {path}, got {got}{hint}")
+        raise ClassifierError(f"expected a model_type of transformers in {path}, got {got}{_hint(config, folder)}")
     _check_settings(config, path)
     return config
+
+
+def _hint(config: Mapping[str, Any], folder: Path) -> str:
+    """What to do about a folder of timm's."""
+    if config.get("model_type") in FOREIGN:
+        return ": save the network of timm in it, and take --model NAME --weights FILE"
+    timm = config.get("architecture")
+    known = isinstance(timm, str) and import_timm().is_model(timm)
+    return f": take --model {timm} --weights {folder / WEIGHTS}" if known else ""
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ class Preprocessing(NamedTuple):
 
 
 def followed(processor: Any, name: str) -> Preprocessing:
-    """What a processor does, tried on photos of many shapes; an error if any pixel comes out otherwise than it makes it."""
+    """What a processor does, tried on photos of many shapes; an error if any pixel comes out otherwise."""
     found = _said(processor, name)
     for number, shares in enumerate(TRIED):
         try:
@@ -74,11 +74,11 @@ def _framing(processor: Any) -> tuple[Framing, Size]:
     if edge and share:  # as ConvNeXt's does
         warped = edge >= WARPED_FROM
         return Framing(resampling=resampling, resized=(edge, edge) if warped else int(edge / share)), (edge, edge)
-    resized = edge or (size["height"], size["width"])
+    resized: int | Size = edge or (size["height"], size["width"])
     if getattr(processor, "do_center_crop", False):
         cut = _edges(processor.crop_size, "crop_size")
         return Framing(resampling=resampling, resized=resized), (cut["height"], cut["width"])
-    if edge:
+    if isinstance(resized, int):
         raise ValueError("photos that keep their proportions and are not cut")
     return Framing(resampling=resampling, resized=resized), resized
 
