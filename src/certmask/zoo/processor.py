@@ -87,7 +87,7 @@ def _edges(told: Any, what: str) -> dict[str, int]:
     """A size in pixels as height and width, or as the shortest edge alone."""
     edges = {key: value for key, value in dict(told).items() if value is not None}
     if set(edges) not in EDGES:
-        raise ValueError(f"{what} by {', '.join(edges) or 'nothing'}")
+        raise ValueError(f"{what} by {', '.join(sorted(edges)) or 'nothing'}")
     if max(checked_size(edge, what)[0] for edge in edges.values()) > LARGEST:
         raise ValueError(f"{what} of more than {LARGEST} pixels")
     return edges
