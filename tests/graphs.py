@@ -53,6 +53,23 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
+def with_function(function: Any, last: Any, **options: Any) -> Any:
+    """A model whose last layer, from ``scores`` to ``logits``, may be a function that it brings."""
+    made = model([*layers("scores"), last], **options)
+    made.functions.append(function)
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    return made
+
+
+def function(name: str, nodes: Sequence[Any], inputs: Sequence[str] = ("x",), domain: str = "own") -> Any:
+    """A function of a model's own, from ``inputs`` to ``y``."""
+    return helper.make_function(domain, name, list(inputs), ["y"], list(nodes), [helper.make_opsetid("", 17)])
+
+
+def constant(name: str, value: Any) -> Any:
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
 def written(folder: Path, made: Any = None, card: Any = CARD, name: str = "colours.onnx") -> Path:
     """The model in a file, with a card beside it unless that is None."""
     path = folder / name

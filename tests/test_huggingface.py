@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import socket
 import sys
@@ -322,6 +323,123 @@ def test_nothing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load_classifier("google/vit-base-patch16-224")
 
 
+def _put(path: Path, told: Any) -> None:
+    path.write_text(json.dumps(told))
+
+
+def _kept_elsewhere(folder: Path) -> None:
+    """timm's wrapper, which reads a pickle from any place."""
+    torch.save({"state_dict": {}}, folder.parent / "weights.pth")
+    path = str(folder.parent / "weights.pth")
+    changed(folder / "config.json", model_type="timm_wrapper", architecture="resnet18",
+            model_args={"checkpoint_path": path})  # fmt: skip
+
+
+KERNELS = "kernels-community/flash-attn"
+ABROAD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a hub": (lambda f: changed(f / "config.json", model_type="timm_wrapper", architecture="hf-hub:some/model"),
+              "expected a model_type of transformers in .*, got 'timm_wrapper': save the network of timm"),
+    "another folder": (lambda f: changed(f / "config.json", model_type="timm_wrapper", architecture="local-dir:/tmp"),
+                       "got 'timm_wrapper'"),
+    "a pickle elsewhere": (_kept_elsewhere, "got 'timm_wrapper'"),
+    "a part of it": (lambda f: changed(f / "config.json", backbone_config=[{"model_type": "timm_backbone"}]),
+                     "expected a model of plain layers and weights in .*, got model_type \"timm_backbone\""),
+    "kernels": (lambda f: changed(f / "config.json", _attn_implementation=KERNELS), "got _attn_implementation"),
+    "kernels by name": (lambda f: changed(f / "config.json", attn_implementation=KERNELS), "got attn_implementation"),
+    "kernels of a part": (lambda f: changed(f / "config.json", vision_config={"attn_implementation": {"": KERNELS}}),
+                          "got attn_implementation"),
+    "quantized": (lambda f: changed(f / "config.json", quantization_config={"quant_method": "torchao"}),
+                  "got quantization_config"),
+    "another configuration": (lambda f: changed(f / "config.json", configuration_files=["config.4.0.0.json"]),
+                              "got configuration_files"),
+    "an adapter": (lambda f: _put(f / "adapter_config.json", {"peft_type": "LORA"}),
+                   "expected whole weights in .*, got an adapter to others"),
+    "a processor that asks": (lambda f: changed(f / "preprocessor_config.json", repo_path="some/data",
+                                                image_processor_type="OneFormerImageProcessor",
+                                                class_info_file="classes.json"), "expected an image processor in"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), ABROAD.values(), ids=ABROAD)
+def test_nothing_outside_is_asked_for_whatever_a_folder_says(
+    change: Callable[[Path], None], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(tmp_path / "mine")
+    change(folder)
+    asked = _watched(monkeypatch)
+    with pytest.raises(ClassifierError, match=message) as error:
+        load_classifier(folder, batch=2)
+    assert asked == []
+    assert "\n" not in str(error.value)
+
+
+def _watched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The hosts that are asked for; none is found."""
+    asked: list[Any] = []
+
+    def look(*host: Any, **_: Any) -> None:
+        asked.append(host)
+        raise OSError("no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    return asked
+
+
+def test_the_hub_is_off_while_a_folder_is_read_and_on_again_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even a processor that would ask for something by itself gets no answer, at once; an error changes nothing."""
+    asked, hub = _watched(monkeypatch), import_module("huggingface_hub")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    found = []
+
+    def curious(*_: Any, **__: Any) -> None:
+        found.append(hub.is_offline_mode())
+        hub.hf_hub_download("some/model", "config.json")
+
+    monkeypatch.setattr(transformers.AutoImageProcessor, "from_pretrained", curious)
+    with pytest.raises(ClassifierError, match=r"expected an image processor in .*, got"):
+        load_classifier(folder_of(tmp_path), batch=2)
+    assert found == [True]
+    assert asked == []
+    assert not hub.is_offline_mode()
+    assert "HF_HUB_OFFLINE" not in os.environ
+
+
+def test_a_processor_beside_the_processor_is_refused(tmp_path: Path) -> None:
+    """transformers takes it in place of the one that is hashed; settings for texts alone do not matter."""
+    folder = folder_of(tmp_path)
+    before = card_of(str(folder))
+    joint = folder / "processor_config.json"
+    joint.write_text(json.dumps({"processor_class": "CLIPProcessor"}))
+    assert card_of(str(folder)) == before
+    joint.write_text(json.dumps({"image_processor": {**PROCESSORS["ViT"][0], "image_mean": [0.1, 0.2, 0.3]}}))
+    for read in (card_of, framing_of, load_classifier):
+        with pytest.raises(
+            ClassifierError, match=r"in preprocessor_config.json alone, got another one in .*processor_"
+        ):
+            read(str(folder))
+
+
+@pytest.mark.parametrize("name", ["../elsewhere/a.safetensors", "parts/a.safetensors", "/tmp/a.safetensors", "..",
+                                  "..\\a.safetensors", "a.bin"])  # fmt: skip
+def test_weights_lie_in_the_folder_itself(name: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "mine")
+    state = load_file(folder / "model.safetensors")
+    for place in (folder, folder / "parts", tmp_path / "elsewhere"):
+        place.mkdir(exist_ok=True)
+        save_file(state, place / "a.safetensors", {"format": "pt"})
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": dict.fromkeys(state, name)})
+    )
+    with pytest.raises(ClassifierError, match=r"expected names of safetensors files beside .*, got"):
+        load_classifier(folder, batch=2)
+    with pytest.raises(ClassifierError, match=r"expected names of safetensors files beside .*, got"):
+        load_model(str(folder))
+
+
 @pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])
 def test_code_in_a_folder_is_never_run(file: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "evil")
@@ -356,6 +474,10 @@ NOT_FOLLOWED: dict[str, tuple[dict[str, Any], str]] = {
                       "crop_size": SQUARE, "do_center_crop": True}, "cannot be followed exactly"),
     "no std": ({"image_std": [0.0, 1.0, 1.0]}, "got a colour that differs by nan"),
     "unknown": ({"image_processor_type": "MagicImageProcessor"}, "expected an image processor in"),
+    "two edges": ({"image_processor_type": "CLIPImageProcessor", "do_center_crop": True, "crop_size": SQUARE,
+                   "size": {"shortest_edge": 36, "longest_edge": 80}}, "got size by longest_edge, shortest_edge"),
+    "vast": ({"size": {"height": 10**9, "width": 10**9}}, "got size of more than 4096 pixels"),
+    "half a pixel": ({"size": {"height": 32.5, "width": 32}}, "expected an image processor in"),
 }  # fmt: skip
 
 
@@ -399,11 +521,25 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown": (lambda f: changed(f / "config.json", model_type="magic"), "expected an image classifier in"),
     "other size": (lambda f: changed(f / "preprocessor_config.json", size={"height": 40, "width": 40}),
                    "expected a model that takes 40×40 images, got"),
+    "deep": (lambda f: _deep(f / "config.json"), "expected JSON in .*, got"),
+    "namesakes": (lambda f: changed(f / "config.json", id2label=dict(enumerate("abcab"))), "two classes called 'a'"),
+    "names in a list": (lambda f: changed(f / "config.json", id2label=["a", "b"]), "expected id2label for classes 0,"),
+    "classes in words": (lambda f: changed(f / "config.json", id2label=None, num_labels="x"),
+                         "expected num_labels of 2 to .*, got 'x'"),
+    "classes in a list": (lambda f: changed(f / "config.json", id2label=None, num_labels=[3]),
+                          r"expected num_labels of 2 to .*, got \[3\]"),
+    "a number of layers": (lambda f: changed(f / "config.json", architectures=5), "expected architectures as names in"),
+    "layers in a word": (lambda f: changed(f / "config.json", architectures="ViT"), "expected architectures as names"),
+    "two kinds": (lambda f: changed(f / "config.json", model_type=["vit"]), "expected a model_type of transformers in"),
 }  # fmt: skip
 
 
 def _listed(path: Path) -> None:
     path.write_text("[]")
+
+
+def _deep(path: Path) -> None:
+    path.write_text('{"model_type": "vit", "more": ' + "[" * 100_000)
 
 
 def _cut(path: Path) -> None:

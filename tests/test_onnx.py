@@ -19,7 +19,7 @@ import pytest
 import torch
 from commands import certmask
 from conftest import tiny_network
-from graphs import CARD, CLASSES, layers, model, node, with_data_outside, written
+from graphs import CARD, CLASSES, constant, function, layers, model, node, with_data_outside, with_function, written
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
@@ -145,6 +145,34 @@ def test_a_softmax_at_the_end_is_taken_off(tail: list[Any], opset: int, tmp_path
     assert classifier.weights == hashlib.sha256(made.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("domain", ["own", ""])
+def test_what_is_only_called_a_softmax_stays(domain: str, tmp_path: Path) -> None:
+    """A function of the model may bear the name and do anything."""
+    with pytest.raises(ClassifierError, match=r"expected logits from .*, got probabilities"):
+        load_classifier(_upside_down(tmp_path, domain), batch=4)
+
+
+def test_a_softmax_is_known_by_its_numbers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certmask.backends.nodes._is", lambda _model, own, kind: own.op_type == kind)
+    with pytest.raises(ClassifierError, match=r"expected .* to give the softmax of its logits, got other numbers"):
+        load_classifier(_upside_down(tmp_path, "own"), batch=4)
+
+
+def _upside_down(folder: Path, domain: str) -> Path:
+    """A model whose last layer is called a softmax, and is that of the negative."""
+    body = [helper.make_node("Constant", [], ["one"], value=constant("one", [1])), node("Neg", "x", "less"),
+            node("Exp", "less", "e"), node("ReduceSum", "e one", "s"), node("Div", "e s", "y")]  # fmt: skip
+    last = node("Softmax", "scores", "logits", domain=domain)
+    return written(folder, with_function(function("Softmax", body, domain=domain), last))
+
+
+def test_other_outputs_do_not_stand_in_the_way_of_a_softmax(tmp_path: Path, pictures: Tensor) -> None:
+    made = model([*layers("scores"), node("Softmax", "scores", "logits", axis=1)])
+    made.graph.output.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, ("n", CLASSES)))
+    classifier = load_classifier(written(tmp_path, made, name="both.onnx"), batch=4)
+    assert torch.equal(classifier(pictures), load_classifier(written(tmp_path), batch=4)(pictures))
+
+
 def test_logarithms_of_probabilities_are_logits(tmp_path: Path, pictures: Tensor) -> None:
     made = model([*layers("scores"), node("LogSoftmax", "scores", "logits", axis=1)])
     classifier = load_classifier(written(tmp_path, made, name="log.onnx"), batch=4)
@@ -158,6 +186,24 @@ def test_probabilities_by_other_layers_are_refused(tmp_path: Path) -> None:
     head[1].input[0] = "calm"
     with pytest.raises(ClassifierError, match=r"expected logits from .*, got probabilities"):
         load_classifier(written(tmp_path, model([axes, *head, *tail])))
+
+
+def _told_in_vain(change: str) -> Any:
+    """A graph with a node that lacks what it needs."""
+    first = node("Conv", "images kernel", "cells", strides=[0, 0], name="first")
+    head, kernel = layers(), constant("kernel", np.zeros((3, 3, 0, 0), dtype=np.float32))
+    head[0].input[0] = "laid"
+    made = model([first, node("Flatten", "cells", "laid"), *head])
+    made.graph.initializer.append(kernel)
+    if change == "no kernel":
+        del first.input[1:], made.graph.node[0].input[1:]
+    if change == "of another":
+        made.graph.node[0].attribute[0].ref_attr_name = "elsewhere"
+    return made
+
+
+def _ends_in(*tail: Any) -> Any:
+    return model([*layers("scores"), *tail])
 
 
 EXTRA = helper.make_tensor_value_info("extra", TensorProto.FLOAT, ("n", 4))
@@ -182,6 +228,14 @@ BAD: dict[str, tuple[Any, str]] = {
     "the past": (model(opset=6), r"expected opset 7 to \d+ in .*, got 6"),
     "other shape": (model(logits=("n", CLASSES), images=("n", 3, 8, 8), nodes=[node("Flatten", "images", "logits")]),
                     "expected logits of 3 classes, got 192"),
+    "a circle": (_ends_in(node("Identity", "logits", "logits")), "that ONNX Runtime can compute"),
+    "two in a circle": (_ends_in(node("Identity", "b", "logits"), node("Identity", "logits", "b")), "can compute"),
+    "from nothing": (_ends_in(node("Identity", "", "logits")), "that ONNX Runtime can compute"),
+    "softmax of nothing": (_ends_in(node("Softmax", "", "logits")), "that ONNX Runtime can compute"),
+    "no kernel": (_told_in_vain("no kernel"), "that ONNX Runtime can compute"),
+    "a kernel of nothing": (_told_in_vain("no side"), "that ONNX Runtime can compute"),
+    "a setting of another": (_told_in_vain("of another"), "expected an ONNX model in .*, got ValueError"),
+    "vast": (model(images=("n", 3, 10**9, 10**9)), "expected inputs of at most 4096 pixels a side"),
 }  # fmt: skip
 
 
@@ -204,6 +258,10 @@ def test_two_outputs_are_refused_unless_one_is_called_logits(tmp_path: Path, pic
         load_classifier(written(tmp_path, both))
 
 
+def _resized(pixels: Any) -> dict[str, Any]:
+    return {**{key: value for key, value in CARD.items() if key != "crop"}, "resized": pixels}
+
+
 CARDS: dict[str, tuple[Any, str]] = {
     "none": (None, r"expected a card beside .*, got nothing at .*\.json: write \{\"classes\""),
     "no JSON": ("{", "expected a card in"),
@@ -221,6 +279,22 @@ CARDS: dict[str, tuple[Any, str]] = {
     "small": ({**{k: v for k, v in CARD.items() if k != "crop"}, "resized": 7}, "resized to at least"),
     "two means": ({**CARD, "mean": [1, 2]}, "expected mean of three numbers"),
     "no std": ({**CARD, "std": [0, 1, 1]}, "expected std of three positive numbers"),
+    "digits": ({**CARD, "mean": "123"}, "expected mean of three numbers on the card of .*, got '123'"),
+    "quoted": ({**CARD, "mean": ["0.5"] * 3}, "expected mean of three numbers"),
+    "yes": ({**CARD, "std": [True] * 3}, "expected std of three numbers"),
+    "no number": ({**CARD, "std": [float("nan"), 1, 1]}, "expected std of three numbers"),
+    "endless": ({**CARD, "std": [10**400, 1, 1]}, "expected std of three numbers"),
+    "a filter of two": ({**CARD, "resize": ["bicubic"]}, "expected resize as the name of a filter on the card"),
+    "a crop in words": ({**CARD, "crop": "x"}, "expected crop as a number on the card of .*, got 'x'"),
+    "a crop of yes": ({**CARD, "crop": True}, "expected crop as a number on the card of .*, got True"),
+    "squash in words": ({**CARD, "squash": "false"}, "expected squash as true or false on the card of .*, got 'false'"),
+    "resized to nothing": (_resized(None), "expected resized in pixels, .* got None"),
+    "resized to yes": (_resized(True), "expected resized in pixels, .* got True"),
+    "resized without end": (_resized(10**9), "expected resized in pixels, .* got 1000000000"),
+    "three sides": (_resized([9, 9, 9]), "expected resized in pixels, .* or two"),
+    "size in words": ({**CARD, "size": "x"}, "expected size in pixels, .* got 'x'"),
+    "namesakes": ({**CARD, "classes": ["a", "b", "a"]}, "got two classes called 'a'"),
+    "deep": ('{"classes": ' + "[" * 100_000, "expected a card in .*, got"),
 }  # fmt: skip
 
 
@@ -254,6 +328,80 @@ def test_a_graph_that_is_no_function_of_one_picture_is_refused(nodes: list[Any],
     made.graph.initializer.append(helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
     with pytest.raises(ClassifierError, match="does not depend on the rest of its batch, on chance or on earlier"):
         load_classifier(written(tmp_path, made), batch=8)
+
+
+def _dice() -> list[Any]:
+    """Noise that no trial would see."""
+    return [node("RandomNormalLike", "x", "noise", scale=1e-9), node("Add", "x noise", "y")]
+
+
+def _in_a_branch() -> Any:
+    told = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    dice = [node("Identity", "scores", "x"), *_dice()]
+    same = helper.make_graph([node("Identity", "scores", "y")], "same", [], [told])
+    branches = {"then_branch": helper.make_graph(dice, "dice", [], [told]), "else_branch": same}
+    made = _ends_in(helper.make_node("If", ["yes"], ["logits"], **branches))
+    made.graph.initializer.append(constant("yes", False))
+    return made
+
+
+def _dropped(switch: Any, *, inside: bool = False) -> Any:
+    """Dropout whose switch is a constant, or what a function is handed under the name of one that is off."""
+    drop = helper.make_node("Dropout", ["x" if inside else "scores", "", "off"], ["y" if inside else "logits"])
+    if not inside:
+        made = _ends_in(drop)
+        made.graph.initializer.append(constant("off", switch))
+        return made
+    made = with_function(function("Calm", [drop], ("x", "off")), node("Calm", "scores on", "logits", domain="own"))
+    made.graph.initializer.extend([constant("on", switch), constant("off", False)])
+    return made
+
+
+def _normal(*outputs: str, **options: Any) -> Any:
+    scale = [constant(name, np.full(CLASSES, value, np.float32)) for name, value in (("ones", 1), ("zeros", 0))]
+    norm = helper.make_node("BatchNormalization", ["scores", "ones", "zeros", "zeros", "ones"], outputs, **options)
+    made = _ends_in(norm)
+    made.graph.initializer.extend(scale)
+    return made
+
+
+ROLLED: dict[str, tuple[Any, str]] = {
+    "noise": (_ends_in(node("Identity", "scores", "x"), *_dice(), node("Identity", "y", "logits")), "RandomNormalLike"),
+    "in a function": (with_function(function("Mine", _dice()), node("Mine", "scores", "logits", domain="own")),
+                      "RandomNormalLike"),
+    "in a branch": (_in_a_branch(), "RandomNormalLike"),
+    "a coin": (_ends_in(node("Bernoulli", "scores", "logits")), "Bernoulli"),
+    "dropout": (_dropped(True), "Dropout"),
+    "dropout by another name": (_dropped(True, inside=True), "Dropout"),
+    "training": (_normal("logits", "m", "v", training_mode=1), "BatchNormalization in training"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "got"), ROLLED.values(), ids=ROLLED)
+def test_dice_are_refused_however_seldom_they_matter(made: Any, got: str, tmp_path: Path) -> None:
+    with pytest.raises(ClassifierError, match=f"on chance or on earlier images, got a {got}"):
+        load_classifier(written(tmp_path, made), batch=4)
+
+
+@pytest.mark.parametrize("made", [_dropped(False), _normal("logits", epsilon=0.0)])
+def test_layers_of_training_that_rest_are_taken(made: Any, tmp_path: Path, pictures: Tensor) -> None:
+    found = load_classifier(written(tmp_path, made, name="resting.onnx"), batch=4)(pictures)
+    torch.testing.assert_close(found, load_classifier(written(tmp_path), batch=4)(pictures))
+
+
+def test_sparse_weights_in_another_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime would read them below the current directory, wherever they were hashed."""
+    sparse = helper.make_sparse_tensor(constant("bias", np.ones(3, np.float32)), constant("places", np.arange(3)), [3])
+    made = _ends_in(node("Add", "scores bias", "logits"))
+    made.graph.sparse_initializer.append(sparse)
+    assert load_classifier(written(tmp_path, made), batch=4).classes == CLASSES
+    values = made.graph.sparse_initializer[0].values
+    onnx.external_data_helper.set_external_data(values, "bias.bin", 0, 12)
+    values.ClearField("raw_data")
+    (tmp_path / "bias.bin").write_bytes(np.ones(3, np.float32).tobytes())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ClassifierError, match="got 'bias', a part of a sparse one"):
+        load_classifier(written(tmp_path, made), batch=4)
 
 
 def test_weights_in_a_file_beside_it(tmp_path: Path, pictures: Tensor) -> None:
@@ -351,6 +499,17 @@ def test_torch_networks_are_exported_for_it(images: Tensor) -> None:
     assert isinstance(exported.model, OnnxNetwork)
     again = pickle.loads(pickle.dumps(exported))
     assert torch.equal(again(images), exported(images))
+
+
+@pytest.mark.filterwarnings("ignore:.*gives probabilities where logits are expected")
+def test_all_backends_compute_the_same_function_of_a_network_that_ends_in_a_softmax(images: Tensor) -> None:
+    network = nn.Sequential(tiny_network(), nn.Softmax(dim=1))
+    found = [
+        Classifier(network, 24, precision="fp32", batch=8, backend=backend)(images)
+        for backend in ("torch", "onnxruntime", "openvino")
+    ]
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=1e-5, rtol=1e-4)
 
 
 def test_an_export_that_is_another_network_is_found_out(images: Tensor) -> None:

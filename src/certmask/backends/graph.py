@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from certmask.errors import ClassifierError, first_line
+from certmask.backends.nodes import ONNX_ITSELF, before_softmax, check_no_chance, parts_of, token_side
+from certmask.errors import CertmaskError, ClassifierError, first_line
 from certmask.threat import Size
 
 OLDEST_OPSET = 7
-TOKENS = ("Reshape", "Flatten")
-"""What lays out squares in a row, as transformers do; a ConvNeXt's stem, which cuts as they do, keeps the plane."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +44,22 @@ def read_graph(path: Path) -> Graph:
     try:
         outside = _files(onnx.load(path, load_external_data=False), path.parent)
         model = onnx.load(path)  # refuses weights that lie outside of the folder
+        _check_whole(model, path)
         digest = files_digest([path, *outside])
+        return graph_of(model, digest, str(path))
+    except CertmaskError:
+        raise
     except Exception as error:  # a file of unknown origin can fail in any way
         raise ClassifierError(
             f"expected an ONNX model in {path}, got {type(error).__name__}: {first_line(error)}"
         ) from None
-    return graph_of(model, digest, str(path))
 
 
 def graph_of(model: Any, sha256: str, name: str) -> Graph:
-    """The graph of a model that is in memory; where its last layer is a softmax, the logits before it are taken."""
+    """The graph of a model that is in memory; an error unless it is a classifier's, and none that rolls dice."""
     graph = model.graph
     _check_opset(model, name)
+    check_no_chance(model, name)
     known = {tensor.name for tensor in graph.initializer}
     taken = _one([value for value in graph.input if value.name not in known], "input of images", name)
     given = _one([v for v in graph.output if v.name == "logits"] or list(graph.output), "output of logits", name)
@@ -70,11 +73,24 @@ def graph_of(model: Any, sha256: str, name: str) -> Graph:
     if classes == 1:
         raise ClassifierError(f"expected logits of at least two classes in {name}, got one number per image")
     layers = "\n".join(f"{node.op_type} {len(node.input)}" for node in graph.node)
-    output = _before_softmax(graph, given)
     size = (sides[0], sides[1]) if sides[0] and sides[1] else None
-    grid = _token_side(graph, taken.name, size)
+    grid = token_side(graph, taken.name, size)
     digest = hashlib.sha256(layers.encode()).hexdigest()
-    return Graph(_serialized(model, name), sha256, digest, taken.name, output, batch, size, classes, grid)
+    return Graph(_serialized(model, name), sha256, digest, taken.name, given.name, batch, size, classes, grid)
+
+
+def without_softmax(graph: Graph) -> Graph:
+    """The graph up to its logits where its last layer is a softmax over the classes; else the same graph."""
+    model = import_onnx().load_model_from_string(graph.content)
+    logits = before_softmax(model, graph.output)
+    if logits is None:
+        return graph
+    given = next(value for value in model.graph.output if value.name == graph.output)
+    given.name = logits
+    kept = import_onnx().ValueInfoProto.FromString(given.SerializeToString())
+    del model.graph.output[:]
+    model.graph.output.append(kept)
+    return replace(graph, content=model.SerializeToString(), output=logits)
 
 
 def files_digest(files: Sequence[Path]) -> str:
@@ -108,7 +124,7 @@ def import_onnx() -> Any:
 def _check_opset(model: Any, name: str) -> None:
     """An error for a language of operators that is too old for ONNX Runtime, or that nobody knows yet."""
     newest = import_module("onnx.defs").onnx_opset_version()
-    for own in (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx")):
+    for own in (opset for opset in model.opset_import if opset.domain in ONNX_ITSELF):
         if not OLDEST_OPSET <= own.version <= newest:
             raise ClassifierError(f"expected opset {OLDEST_OPSET} to {newest} in {name}, got {own.version}")
 
@@ -136,50 +152,25 @@ def _words(value: Any) -> str:
     return f"{value.name} [{sides}] of {'float32' if kind == 'float' else kind}"
 
 
-def _before_softmax(graph: Any, given: Any) -> str:
-    """What the graph gives once a softmax over the classes, if that is its last layer, is taken off."""
-    makers = {output: node for node in graph.node for output in node.output}
-    last, name = makers.get(given.name), given.name
-    while last is not None and last.op_type == "Identity":
-        last = makers.get(last.input[0])
-    if last is None or last.op_type != "Softmax" or _attributes(last).get("axis", 1) not in (1, -1):
-        return str(name)
-    given.name = last.input[0]
-    return str(given.name)
-
-
-def _token_side(graph: Any, images: str, size: Size | None) -> int:
-    """The side of the squares that the only layer on the images cuts out and lays in a row; 1 where there are none."""
-    first = [node for node in graph.node if images in node.input and node.op_type != "Shape"]
-    if len(first) != 1 or first[0].op_type != "Conv" or size is None:
-        return 1
-    options, weights = _attributes(first[0]), {tensor.name: tensor for tensor in graph.initializer}
-    kernel = list(weights[first[0].input[1]].dims[2:]) if first[0].input[1] in weights else []
-    in_a_row = any(first[0].output[0] in node.input and node.op_type in TOKENS for node in graph.node)
-    cuts = kernel == options.get("strides") and not any(options.get("pads", [])) and len(set(kernel)) == 1
-    return int(kernel[0]) if in_a_row and cuts and not any(side % kernel[0] for side in size) else 1
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    helper = import_module("onnx.helper")
-    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-
-
 def _files(model: Any, folder: Path) -> list[Path]:
     """The files beside a model in which its weights lie, each once."""
-    outside = import_module("onnx.external_data_helper")
-    found = (outside.ExternalDataInfo(t).location for t in _tensors(model) if outside.uses_external_data(t))
-    return [folder / location for location in dict.fromkeys(found)]
+    read = import_module("onnx.external_data_helper").ExternalDataInfo
+    return [folder / location for location in dict.fromkeys(read(tensor).location for tensor in _outside(model))]
 
 
-def _tensors(message: Any) -> Iterator[Any]:
-    """All tensors anywhere in a model: weights, constants, those of its parts."""
-    if type(message).__name__ == "TensorProto":
-        yield message
-    for _, value in message.ListFields():
-        for part in value if hasattr(value, "add") else [value]:
-            if hasattr(part, "ListFields"):
-                yield from _tensors(part)
+def _outside(model: Any) -> list[Any]:
+    """The tensors, anywhere in a model, whose numbers lie in another file."""
+    is_outside = import_module("onnx.external_data_helper").uses_external_data
+    return [tensor for tensor in parts_of(model, "TensorProto") if is_outside(tensor)]
+
+
+def _check_whole(model: Any, path: Path) -> None:
+    """An error for a tensor that is left outside: ONNX Runtime would look for it elsewhere than it was hashed."""
+    for tensor in _outside(model):
+        raise ClassifierError(
+            f"expected {path} to keep only whole tensors in files beside it, got {tensor.name!r}, a part of a sparse "
+            "one: save it inside the file"
+        )
 
 
 def _serialized(model: Any, name: str) -> bytes:

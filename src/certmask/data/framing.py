@@ -13,6 +13,9 @@ from certmask.threat import Size, checked_size
 
 RESAMPLINGS = {name: Image.Resampling[name.upper()] for name in ("nearest", "bilinear", "bicubic", "lanczos")}
 
+LARGEST = 4096
+"""Pixels of a side to which a model may ask photos to be resized; a long one then takes a gigabyte already."""
+
 
 @dataclass(frozen=True)
 class Framing:
@@ -33,10 +36,13 @@ class Framing:
             raise DataError(f"expected crop in (0, 1], got {self.crop}")
         if self.resampling not in RESAMPLINGS:
             raise DataError(f"expected resampling by {', '.join(RESAMPLINGS)}, got {self.resampling!r}")
+        if self.resized is None:
+            return
+        pixels = checked_size(self.resized, "resized")
+        if max(pixels) > LARGEST:
+            raise DataError(f"expected photos resized to at most {LARGEST} pixels a side, got {self.resized}")
         if isinstance(self.resized, (tuple, list)):
-            object.__setattr__(self, "resized", checked_size(self.resized, "resized"))
-        elif self.resized is not None:
-            checked_size(self.resized, "resized")
+            object.__setattr__(self, "resized", pixels)
 
     def __call__(self, photo: Image.Image, size: Size, name: str = "a photo") -> Image.Image:
         """The part of the photo that the model sees, ``size`` as (height, width)."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from certmask.classifier import Classifier
 from certmask.data.imagenet import imagenet_names, imagenet_synsets
+from certmask.data.labels import IMAGENET_CLASSES
+from certmask.errors import ClassifierError
 
 
 def readable_names(classes: Sequence[str]) -> tuple[str, ...]:
@@ -15,6 +18,14 @@ def readable_names(classes: Sequence[str]) -> tuple[str, ...]:
     english = dict(zip(imagenet_synsets(), imagenet_names(), strict=True))
     names = tuple(english.get(name, name) for name in classes)
     return names if len(set(names)) == len(names) else tuple(classes)
+
+
+def checked_names(names: Sequence[str], where: str) -> tuple[str, ...]:
+    """The same names; an error if two classes have the same, unless they are as many as ImageNet's, which has such."""
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None and len(names) != IMAGENET_CLASSES:
+        raise ClassifierError(f"expected another name for each class in {where}, got two classes called {twice!r:.80}")
+    return tuple(names)
 
 
 def class_aliases(classifier: Classifier) -> list[tuple[str, ...]]:

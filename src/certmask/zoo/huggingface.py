@@ -5,11 +5,8 @@ A folder has ``config.json``, ``preprocessor_config.json`` and weights in safete
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,19 @@ from certmask.data import Framing
 from certmask.errors import ClassifierError, first_line
 from certmask.threat import Size
 from certmask.zoo.card import Card
+from certmask.zoo.classes import checked_names
+from certmask.zoo.folder import (
+    CONFIG,
+    PROCESSOR,
+    folder_files,
+    import_transformers,
+    kept_to,
+    read_config,
+    read_settings,
+)
 from certmask.zoo.processor import Preprocessing, followed
-from certmask.zoo.timm_import import import_timm
 
-CONFIG, PROCESSOR, WEIGHTS = "config.json", "preprocessor_config.json", "model.safetensors"
-SHARDS = f"{WEIGHTS}.index.json"
+MOST_CLASSES = 1_000_000
 LOG = logging.getLogger(__name__)
 
 
@@ -36,11 +41,11 @@ def recognises(name: str) -> bool:
 def read_card(name: str) -> Card:
     """Classes and preprocessing of a folder, with the digest of all its files that count."""
     folder = Path(name)
-    files = _files(folder)
-    config, own = _config(folder), _preprocessing(folder)
-    architecture = ", ".join(map(str, config.get("architectures") or [config["model_type"]]))
+    files = folder_files(folder)
+    config, own = read_config(folder), _preprocessing(folder)
     classes = _classes(config, folder)
-    return Card(architecture, classes, own.size, own.mean, own.std, own.framing.share(own.size), files_digest(files))
+    share = own.framing.share(own.size)
+    return Card(_architecture(config, folder), classes, own.size, own.mean, own.std, share, files_digest(files))
 
 
 def framing(name: str) -> Framing:
@@ -51,9 +56,11 @@ def framing(name: str) -> Framing:
 def read_network(name: str, _size: Size) -> nn.Module:
     """The network of a folder in float32; an error where a weight is missing or has another shape."""
     folder = Path(name)
-    _config(folder)
+    read_config(folder)
     options = {"use_safetensors": True, "output_loading_info": True}
-    network, loaded = _loaded("AutoModelForImageClassification", folder, f"an image classifier in {folder}", **options)
+    with kept_to(folder_files(folder)) as files:
+        what = f"an image classifier in {folder}"
+        network, loaded = _loaded("AutoModelForImageClassification", files, what, **options)
     kind = type(network).__name__
     for what in ("missing", "mismatched"):
         odd = sorted(map(str, loaded[f"{what}_keys"]))
@@ -71,99 +78,51 @@ def read_network(name: str, _size: Size) -> nn.Module:
 def _preprocessing(folder: Path) -> Preprocessing:
     """What the folder's image processor does, if certmask can do the same."""
     path = folder / PROCESSOR
-    if not path.is_file():
-        raise ClassifierError(f"expected {PROCESSOR} in {folder}, got none: how photos become its input is not known")
-    _check_no_code(_read(path), path)
-    pillow = {"backend": "pil"} if int(_transformers().__version__.partition(".")[0]) >= 5 else {"use_fast": False}
-    return followed(_loaded("AutoImageProcessor", folder, f"an image processor in {path}", **pillow), str(path))
+    read_settings(folder)
+    pillow = (
+        {"backend": "pil"} if int(import_transformers().__version__.partition(".")[0]) >= 5 else {"use_fast": False}
+    )
+    with kept_to([folder / CONFIG, path]) as files:
+        return followed(_loaded("AutoImageProcessor", files, f"an image processor in {path}", **pillow), str(path))
 
 
 def _loaded(reader: str, folder: Path, what: str, **options: Any) -> Any:
     """What transformers makes of a folder: nothing is downloaded, and no code runs but its own."""
-    read = getattr(_transformers(), reader).from_pretrained
+    read = getattr(import_transformers(), reader).from_pretrained
     try:
-        with _quietly():
-            return read(str(folder.resolve()), local_files_only=True, trust_remote_code=False, **options)
+        return read(str(folder), local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # whatever is in a folder of unknown origin can fail in any way
-        raise ClassifierError(f"expected {what}, got {type(error).__name__}: {first_line(error)}") from None
+        reason = first_line(error).replace(str(folder), "it")
+        raise ClassifierError(f"expected {what}, got {type(error).__name__}: {reason}") from None
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of a folder that make up the model; an error where one is missing, or weights are no safetensors."""
-    weights = [folder / WEIGHTS]
-    if not weights[0].is_file() and (folder / SHARDS).is_file():
-        listed = _read(folder / SHARDS).get("weight_map")
-        names = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
-        weights = [folder / SHARDS, *(folder / Path(name).name for name in names)]
-    absent = next((path for path in weights if not path.is_file()), None)
-    if absent is not None:
-        raise ClassifierError(f"expected weights in safetensors in {folder}, got nothing at {absent}")
-    return [path for path in (folder / CONFIG, folder / PROCESSOR) if path.is_file()] + weights
-
-
-def _config(folder: Path) -> Mapping[str, Any]:
-    """The configuration; an error for a model whose code transformers does not have."""
-    config = _read(folder / CONFIG)
-    _check_no_code(config, folder / CONFIG)
-    if "model_type" not in config:
-        timm = config.get("architecture")
-        hint = f": take --model {timm} --weights {folder / WEIGHTS}" if timm else ""
-        raise ClassifierError(f"expected a model_type of transformers in {folder / CONFIG}, got none{hint}")
-    return config
-
-
-def _check_no_code(told: Mapping[str, Any], path: Path) -> None:
-    if "auto_map" in told:
-        raise ClassifierError(
-            f"expected a model whose code is that of transformers, got one that brings its own (auto_map in {path}), "
-            "which is never run"
-        )
+def _architecture(config: Mapping[str, Any], folder: Path) -> str:
+    """What the makers call the layers."""
+    names = config.get("architectures") or [config["model_type"]]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ClassifierError(f"expected architectures as names in {folder / CONFIG}, got {names!r:.80}")
+    return ", ".join(names)
 
 
 def _classes(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     """The names of the classes in order; those that nobody named have their numbers."""
     names = config.get("id2label")
-    if not isinstance(names, dict):
-        return tuple(map(str, range(int(config.get("num_labels") or 2))))
-    found = {str(key): str(name) for key, name in names.items()}
+    if names is None:
+        return tuple(map(str, range(_count(config.get("num_labels"), folder))))
+    found = {str(key): str(name) for key, name in names.items()} if isinstance(names, dict) else {}
     order = [str(number) for number in range(len(found))]
     if len(found) < 2 or set(found) != set(order):
-        raise ClassifierError(f"expected id2label for classes 0, 1, … in {folder / CONFIG}, got {list(found)[:4]}")
+        got = list(found)[:4] if isinstance(names, dict) else names
+        raise ClassifierError(f"expected id2label for classes 0, 1, … in {folder / CONFIG}, got {got!r:.80}")
     if all(found[key] == f"LABEL_{key}" for key in order):
         return tuple(order)
-    return tuple(found[key] for key in order)
+    return checked_names([found[key] for key in order], f"id2label of {folder / CONFIG}")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ClassifierError(f"expected JSON in {path}, got {first_line(error)}") from None
-    if not isinstance(told, dict):
-        raise ClassifierError(f"expected a JSON object in {path}, got {told!r:.80}")
-    return told
-
-
-def _transformers() -> Any:
-    import_timm()  # transformers imports torchvision, too, which may need what is done there
-    try:
-        return import_module("transformers")
-    except ImportError:
-        raise ClassifierError(
-            "expected the package transformers, got none: pip install 'certmask[huggingface]'"
-        ) from None
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without bars and remarks: what matters of them is an error here."""
-    told = import_module("transformers.utils.logging")
-    level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
-    told.set_verbosity_error()
-    told.disable_progress_bar()
-    try:
-        yield
-    finally:
-        told.set_verbosity(level)
-        if bars:
-            told.enable_progress_bar()
+def _count(number: Any, folder: Path) -> int:
+    """How many classes there are; transformers takes two where nobody says it."""
+    if number is None:
+        return 2
+    if isinstance(number, bool) or not isinstance(number, int) or not 2 <= number <= MOST_CLASSES:
+        raise ClassifierError(f"expected num_labels of 2 to {MOST_CLASSES} in {folder / CONFIG}, got {number!r:.80}")
+    return number

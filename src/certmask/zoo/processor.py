@@ -11,16 +11,18 @@ from torch import Tensor
 
 from certmask.classifier import Colour, checked_colour
 from certmask.data import Framing, to_tensor
-from certmask.data.framing import RESAMPLINGS
+from certmask.data.framing import LARGEST, RESAMPLINGS
 from certmask.errors import CertmaskError, ClassifierError, first_line
-from certmask.threat import Size
+from certmask.threat import Size, checked_size
 
 SAME = 1e-5
 """By how much a colour in [0, 1] may differ from the processor's own: rounding in float32, not another pixel."""
 WARPED_FROM = 384
 """The shorter side from which ConvNeXt's processor warps photos in place of cutting them."""
-TRIED: tuple[tuple[float, float], ...] = ((1.31, 2.17), (1.93, 1.07), (0.83, 0.61))
-"""Height and width of the photos that are tried, as shares of the input's: wide, high, and smaller than the input."""
+TRIED: tuple[tuple[float, float], ...] = ((1.31, 2.17), (1.93, 1.07), (0.83, 0.61), (0.5, 2.0), (4.0, 0.2), (0.1, 0.07))
+"""Height and width of the photos that are tried, as shares of the input's: wide and high, very much so, and smaller."""
+EDGES = ({"height", "width"}, {"shortest_edge"})
+"""What a size may say; anything else, as a longest edge, changes photos of some shapes alone."""
 
 
 class Preprocessing(NamedTuple):
@@ -33,11 +35,11 @@ class Preprocessing(NamedTuple):
 
 
 def followed(processor: Any, name: str) -> Preprocessing:
-    """What a processor does, tried on three photos; an error if any pixel comes out otherwise than it makes it."""
+    """What a processor does, tried on photos of many shapes; an error if any pixel comes out otherwise."""
     found = _said(processor, name)
     for number, shares in enumerate(TRIED):
-        photo = _noise(shares, found.size, number)
         try:
+            photo = _noise(shares, found.size, number)
             theirs = processor(photo, return_tensors="pt")["pixel_values"]
             own = to_tensor(found.framing(photo, found.size))
         except Exception as error:  # a processor of unknown settings can fail in any way
@@ -57,7 +59,7 @@ def _said(processor: Any, name: str) -> Preprocessing:
     try:
         framing, size = _framing(processor)
         mean, std = _colour(processor)
-    except (CertmaskError, AttributeError, TypeError, ValueError, KeyError) as error:
+    except (CertmaskError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise _not_followed(name, first_line(error)) from None
     return Preprocessing(framing, size, mean, std)
 
@@ -67,18 +69,28 @@ def _framing(processor: Any) -> tuple[Framing, Size]:
     resampling = Image.Resampling(int(processor.resample)).name.lower()
     if resampling not in RESAMPLINGS:
         raise ValueError(f"resampling by {resampling}")
-    size, share = dict(processor.size), getattr(processor, "crop_pct", None)
+    size, share = _edges(processor.size, "size"), getattr(processor, "crop_pct", None)
     edge = size.get("shortest_edge")
     if edge and share:  # as ConvNeXt's does
         warped = edge >= WARPED_FROM
         return Framing(resampling=resampling, resized=(edge, edge) if warped else int(edge / share)), (edge, edge)
-    resized = edge or (size["height"], size["width"])
+    resized: int | Size = edge or (size["height"], size["width"])
     if getattr(processor, "do_center_crop", False):
-        cut = dict(processor.crop_size)
+        cut = _edges(processor.crop_size, "crop_size")
         return Framing(resampling=resampling, resized=resized), (cut["height"], cut["width"])
-    if edge:
+    if isinstance(resized, int):
         raise ValueError("photos that keep their proportions and are not cut")
     return Framing(resampling=resampling, resized=resized), resized
+
+
+def _edges(told: Any, what: str) -> dict[str, int]:
+    """A size in pixels as height and width, or as the shortest edge alone."""
+    edges = {key: value for key, value in dict(told).items() if value is not None}
+    if set(edges) not in EDGES:
+        raise ValueError(f"{what} by {', '.join(sorted(edges)) or 'nothing'}")
+    if max(checked_size(edge, what)[0] for edge in edges.values()) > LARGEST:
+        raise ValueError(f"{what} of more than {LARGEST} pixels")
+    return edges
 
 
 def _colour(processor: Any) -> tuple[Colour, Colour]:
