@@ -14,7 +14,7 @@ from certmask.service.limits import Limits
 HEADERS = 32 * 2**10
 """Most bytes of a request before its body."""
 PATIENCE = 10.0
-"""Seconds from a connection, or from the last answer on it, to the end of the next request's headers."""
+"""Seconds from a connection, or from the last answer on it, to the end of the next request's headers, at most."""
 SPARE = 10.0
 """Seconds beyond the limit on time before a request is given up whose answer nobody takes."""
 BACKLOG = 128
@@ -24,6 +24,7 @@ class Connection(H11Protocol):
     """One of not too many connections; each is closed that does not ask in time, or does not take its answer."""
 
     most: int
+    patience: float
     longest: float
     _cycle: RequestResponseCycle | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -59,7 +60,7 @@ class Connection(H11Protocol):
         self._stop()
         if not self.transport.is_closing():
             self._cycle = cycle
-            self._timer = self.loop.call_later(self.longest if cycle else PATIENCE, self._late)
+            self._timer = self.loop.call_later(self.longest if cycle else self.patience, self._late)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -68,7 +69,7 @@ class Connection(H11Protocol):
 
     def _late(self) -> None:
         if self._cycle is None:
-            self._refuse(408, f"expected a request within {PATIENCE:g} s, got a part of it")
+            self._refuse(408, f"expected a request within {self.patience:g} s, got a part of it")
         else:
             self.transport.abort()
 
@@ -92,7 +93,7 @@ def connection_within(limits: Limits) -> type[Connection]:
 
     class Limited(Connection):
         most = min(limits.connections, _files() // 2)
-        longest = limits.seconds + SPARE
+        patience, longest = min(PATIENCE, limits.seconds), limits.seconds + SPARE
 
     return Limited
 
