@@ -58,3 +58,20 @@ def await_growth(path: Path, process: BaseProcess) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def children(process: int) -> set[int]:
+    """All processes below one, as /proc knows them."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(status.parent.name)] = int(fields[1])
+    found, grown = {process}, True
+    while grown:
+        below = {child for child, parent in parents.items() if parent in found}
+        grown = not below <= found
+        found |= below
+    return found - {process}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -150,6 +151,10 @@ def test_the_defence_is_the_one_that_certify_writes_down(
     }
     digest = told["defence"].pop("sha256")
     assert told["defence"] == header["defences"]["zoom"]
+    described = json.dumps(header["defences"]["zoom"], sort_keys=True).encode()
+    assert digest == hashlib.sha256(described).hexdigest()[:16]
+    assert told["framing"] == {"resize": "bicubic", "crop": 1.0}
+    assert told["framing"].items() <= header["data"].items()
     assert threat_from(told["defence"]["threat"]).on((32, 32)) == "any 5×5 patch on a 32×32 input"
     answer = server.post(encoded(Image.new("RGB", (9, 9)))).content
     assert (answer["defence"], answer["defence_sha256"], answer["fingerprint"]) == (

@@ -12,29 +12,13 @@ from pathlib import Path
 import pytest
 from commands import PROGRAM, certmask
 from PIL import Image
+from processes import children
 from serving import Server, encoded, serving
 
 pytestmark = pytest.mark.cluster
 
 FEW = ("--patch", "5", "--levels", "2,3", "--batch", "8", "--precision", "fp32", "--backend", "torch")
 REPLICAS = ("--engine", "ray", "--replicas", "2", "--cpus", "0.5")
-
-
-def children(process: int) -> set[int]:
-    """All processes below one, as /proc knows them."""
-    parents = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(status.parent.name)] = int(fields[1])
-    found, grown = {process}, True
-    while grown:
-        below = {child for child, parent in parents.items() if parent in found}
-        grown = not below <= found
-        found |= below
-    return found - {process}
 
 
 @pytest.fixture

@@ -120,6 +120,15 @@ def serve(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, max=3600, help="Longest time from a request to its answer.")
     ] = 60.0,
+    decode_seconds: Annotated[
+        float, typer.Option("--decode-seconds", min=0.1, max=3600, help="Longest time for which one photo is decoded.")
+    ] = 10.0,
+    most_connections: Annotated[
+        int,
+        typer.Option(
+            "--most-connections", min=1, help="Most connections at once; at most half of the files that may be open."
+        ),
+    ] = 512,
     engine: Annotated[
         str, typer.Option("--engine", help="plain: this process (uvicorn); ray: replicas under Ray Serve.")
     ] = "plain",
@@ -162,12 +171,15 @@ def serve(
         stride, theta, share, slope, patches, patch_area, patch_sizes,
     )  # fmt: skip
     choices.check()
-    limits, token = Limits(most_bytes, most_pixels, most_photos, most_passes, queue, seconds), _token()
+    limits, token = (
+        Limits(most_bytes, most_pixels, most_photos, most_passes, queue, seconds, decode_seconds, most_connections),
+        _token(),
+    )
     check_installed(engine)
     build, free = partial(_app, choices, limits, token), bound(host, port)
     _warn_strangers(host, token)
     if engine == "plain":
-        _serve_here(build, limits, free)
+        _serve_here(build, free)
     else:
         _serve_replicas(build, limits, free, Replicas(replicas or 1, cpus or 1.0, gpus or 0.0), address)
 
@@ -213,7 +225,7 @@ def _warn_strangers(host: str, token: str | None) -> None:
         err.print(note, markup=False, soft_wrap=True)
 
 
-def _serve_here(build: Callable[[], FastAPI], limits: Limits, free: socket) -> None:
+def _serve_here(build: Callable[[], FastAPI], free: socket) -> None:
     from certmask.cli.console import out, waiting
     from certmask.service.address import reached
     from certmask.service.server import run
@@ -221,13 +233,13 @@ def _serve_here(build: Callable[[], FastAPI], limits: Limits, free: socket) -> N
     with waiting("loading the model"):
         app = build()
     examiner = app.state.reception.examiner
-    most = examiner.defence.most_passes
+    limits, most = examiner.limits, examiner.defence.most_passes
     out.print(f"{examiner.engine.classifier!r}", markup=False, soft_wrap=True)
     out.print(f"by {examiner.defence.name}: {examiner.defence.looks}", markup=False, soft_wrap=True)
     if limits.passes is not None and limits.passes < most:
         out.print(f"a photo may take up to {most:,} passes and is refused beyond {limits.passes:,}", soft_wrap=True)
     ready = partial(out.print, f"serving on {reached(free)}", markup=False, soft_wrap=True)
-    run(app, free, limits.seconds, ready)
+    run(app, free, ready)
 
 
 def _serve_replicas(

@@ -23,13 +23,18 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", 
 def read_photo(source: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Image.Image:
     """A photo as RGB, turned as its EXIF tag says; greyscale is repeated, transparency is laid on white."""
     with opened(source, name or str(source), formats) as file:
-        photo = ImageOps.exif_transpose(file)
-        if photo.mode.startswith("I"):
-            photo = _eight_bits(photo)
-        if photo.mode in ("RGBA", "LA", "PA") or "transparency" in photo.info:
-            photo = photo.convert("RGBA")
-            photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
-        return photo.convert("RGB")
+        return decoded(file)
+
+
+def decoded(file: Image.Image) -> Image.Image:
+    """The same of a file that is ``opened``."""
+    photo = ImageOps.exif_transpose(file)
+    if photo.mode.startswith("I"):
+        photo = _eight_bits(photo)
+    if photo.mode in ("RGBA", "LA", "PA") or "transparency" in photo.info:
+        photo = photo.convert("RGBA")
+        photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo)
+    return photo.convert("RGB")
 
 
 @contextmanager

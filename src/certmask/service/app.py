@@ -42,6 +42,7 @@ def service_app(
         description=shield.defence.looks,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=reception.lifespan,
     )
     app.add_middleware(Journal, metrics=reception.metrics)
@@ -105,8 +106,9 @@ def _add_notices(app: FastAPI, reception: Reception) -> None:
 
     @app.get("/defence", dependencies=guarded)
     async def defence() -> dict[str, Any]:
-        """The function, the defence and the limits, as headers of results files describe them."""
-        return {**reception.examiner.describe(), "limits": reception.limits.describe()}
+        """Function, defence and framing, as headers of results files describe them, and the limits of this service."""
+        framing, limits = reception.framing.describe(), reception.limits.describe()
+        return {**reception.examiner.describe(), "framing": framing, "limits": limits}
 
     @app.get("/healthz", response_model=Health, responses=_problems(503))
     async def healthz() -> Any:
@@ -142,3 +144,7 @@ def _add_refusals(app: FastAPI) -> None:
     async def elsewhere(_: Request, error: HTTPException) -> JSONResponse:
         reason = f"expected a path and a method that GET /docs lists, got others ({error.detail})"
         return JSONResponse({"error": reason}, error.status_code, error.headers)
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"error": f"expected to go on, got {type(error).__name__}"}, 500)

@@ -24,7 +24,8 @@ class Limits:
 
     ``upload`` are bytes of a request's body, ``pixels`` those of a stored photo, ``photos`` those of one batch request;
     ``passes`` is the most that one photo may take, None as many as it needs. ``queue`` counts the photos that are
-    uploaded, wait or are looked at, ``seconds`` run from a request's arrival to its answer.
+    uploaded, wait or are looked at, ``seconds`` run from a request's arrival to its answer. One photo is decoded for at
+    most ``decoding`` seconds; ``connections`` are those that are open at once.
     """
 
     upload: int = 16 * MIB
@@ -33,6 +34,8 @@ class Limits:
     passes: int | None = None
     queue: int = 64
     seconds: float = 60.0
+    decoding: float = 10.0
+    connections: int = 512
 
     def __post_init__(self) -> None:
         for field in fields(self):

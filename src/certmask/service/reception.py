@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
-from torch import Tensor
 
 from certmask.data import Framing
 from certmask.deployed import Defence
 from certmask.service.answers import PhotoAnswer
+from certmask.service.darkroom import Darkroom
+from certmask.service.decoders import Decoders
 from certmask.service.examiner import Examiner, Job
 from certmask.service.limits import Limits, Places, RefusedError
 from certmask.service.metrics import Metrics
-from certmask.service.photos import Darkroom, photos_in
+from certmask.service.photos import photos_in
 from certmask.service.queue import PhotoQueue
 
-DECODERS = 2
-"""Photos that are decoded at once: each may have as many pixels as the limit says."""
 GRACE = 5.0
 """Seconds that the model may take to end a batch whose time is up."""
 
@@ -38,16 +35,17 @@ class Reception:
         self.examiner = Examiner(shield, limits)
         self.metrics = Metrics(self.places, self.examiner.fingerprint, self.examiner.digest)
         self.queue = PhotoQueue(self.examiner, self._done)
-        self._darkroom = Darkroom(framing, shield.classifier.size, limits)
-        self._decoders = ThreadPoolExecutor(DECODERS, "certmask-decoder")
+        self.framing = framing
+        self.decoders = Decoders(Darkroom(framing, shield.classifier.size, limits))
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """The queue works meanwhile; whatever is in it is answered before the end."""
+        await asyncio.to_thread(self.decoders.start)
         self.queue.start()
         yield
-        await asyncio.get_running_loop().run_in_executor(None, self.queue.finish)
-        self._decoders.shutdown()
+        await asyncio.to_thread(self.decoders.end)
+        await asyncio.to_thread(self.queue.finish)
 
     def _done(self, _: Job, found: PhotoAnswer | RefusedError, seconds: float) -> None:
         self.metrics.photo(found)
@@ -72,7 +70,7 @@ class Reception:
         taken = 1
         try:
             body = await self._body(request, deadline)
-            photos = await self._aside(photos_in, body, request.headers.get("content-type", ""), most)
+            photos = await asyncio.to_thread(photos_in, body, request.headers.get("content-type", ""), most)
             self._check_count(len(photos), most)
             self.places.take(len(photos) - 1)
             taken = len(photos)
@@ -87,7 +85,7 @@ class Reception:
             )
         self.limits.check_photos(count)
 
-    async def _body(self, request: Request, deadline: float) -> bytes:
+    async def _body(self, request: Request, deadline: float) -> bytearray:
         """The whole body; refused by what it says of its size, and as soon as it is larger than that."""
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RefusedError(415, "expected a body that is not compressed, got a content encoding")
@@ -100,19 +98,16 @@ class Reception:
         except ClientDisconnect:
             raise RefusedError(400, "expected the whole upload, got a part of it") from None
 
-    async def _read(self, request: Request) -> bytes:
+    async def _read(self, request: Request) -> bytearray:
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
             self.limits.check_upload(len(body))
-        return bytes(body)
+        return body
 
-    async def _aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._decoders, work, *arguments)
-
-    async def _answer(self, photo: bytes, prove: bool, deadline: float) -> PhotoAnswer | RefusedError:
+    async def _answer(self, photo: memoryview, prove: bool, deadline: float) -> PhotoAnswer | RefusedError:
         try:
-            image: Tensor = await self._aside(self._darkroom.developed, photo)
+            image = await self.decoders.developed(photo, deadline)
         except RefusedError as refusal:
             self.metrics.photo(refusal)
             return refusal

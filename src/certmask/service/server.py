@@ -11,6 +11,9 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from certmask.service.connection import BACKLOG, HEADERS, SPARE, connection_within
+from certmask.service.limits import Limits
+
 
 class Server(uvicorn.Server):
     """Calls ``ready`` as soon as it listens."""
@@ -24,18 +27,23 @@ class Server(uvicorn.Server):
         self._ready()
 
 
-def run(app: FastAPI, found: socket.socket, seconds: float, ready: Callable[[], None]) -> None:
+def run(app: FastAPI, found: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or Ctrl-C; then take nothing new, answer what is there, and end with exit code 0."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    limits: Limits = app.state.reception.limits
     config = uvicorn.Config(
         app,
+        http=connection_within(limits),
+        ws="none",
+        h11_max_incomplete_event_size=HEADERS,
+        backlog=BACKLOG,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=round(seconds) + 10,
+        timeout_graceful_shutdown=round(limits.seconds + SPARE),
     )
     Server(config, ready).run(sockets=[found])
 
