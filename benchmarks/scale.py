@@ -65,17 +65,20 @@ def noisy_photos(root: Path, count: int, side: int) -> Path:
 
 
 def overhead(folder: Path, photos: int, turns: int) -> Record:
-    """The plain engine with all cores, and Ray with a worker on each of them."""
+    """The plain engine on some cores, and Ray with a worker on each of them: on all cores, and on one."""
     cores, data = os.cpu_count() or 1, noisy_photos(folder / "photos", photos, 32)
     options = ("--model", "resnet26-cifar10", "--rule", "patchcleanser", "--backend", "torch", "--margin", "0.0001")
     runs = []
     for turn in range(turns):
-        plain, ray = folder / f"plain-{turn}.jsonl", folder / f"ray-{turn}.jsonl"
-        runs.append({"engine": "here", "threads": cores, **certified(data, plain, cores, *options)})
-        runs.append({"engine": "ray", "workers": cores, **certified(data, ray, 1, *options, "--engine", "ray")})
-        if known(plain) != known(ray):
-            raise SystemExit("expected the same rows from both engines, got others")
-    return {"options": options, "runs": runs, "overhead": ratio(runs, "ray", "here") - 1}
+        for count in dict.fromkeys((cores, 1)):
+            plain, ray = folder / f"plain-{count}-{turn}.jsonl", folder / f"ray-{count}-{turn}.jsonl"
+            by_ray = (*options, "--engine", "ray", "--workers", str(count))
+            runs.append({"engine": f"here {count}", "threads": count, **certified(data, plain, count, *options)})
+            runs.append({"engine": f"ray {count}", "workers": count, **certified(data, ray, 1, *by_ray)})
+            if known(plain) != known(ray):
+                raise SystemExit("expected the same rows from both engines, got others")
+    all_cores, one = (ratio(runs, f"ray {count}", f"here {count}") - 1 for count in (cores, 1))
+    return {"options": options, "runs": runs, "overhead": all_cores, "overhead_on_one_core": one}
 
 
 def workers(folder: Path, photos: int, turns: int) -> Record:
