@@ -164,6 +164,24 @@ def write_csv(folder: Path) -> str:
     return str(folder / "list.csv")
 
 
+def write_shards(folder: Path) -> str:
+    photos = Path(write_folders(folder))
+    for number, photo in enumerate(sorted(photos.glob("*/*.png"))):
+        with tarfile.open(folder / f"shard-{number}.tar", "w") as archive:
+            archive.add(photo, str(photo.relative_to(photos)))
+    return str(folder / "shard-*.tar")
+
+
+def write_parquet(folder: Path) -> str:
+    from pyarrow import parquet, table
+
+    photos = sorted(Path(write_folders(folder)).glob("*/*.png"))
+    parquet.write_table(
+        table({"image": [photo.read_bytes() for photo in photos], "label": [0, 1]}), folder / "two.parquet"
+    )
+    return str(folder / "two.parquet")
+
+
 def write_cifar10(folder: Path) -> str:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3072), dtype=np.uint8)
     for name in ("test_batch", *(f"data_batch_{number}" for number in range(1, 6))):
@@ -175,6 +193,9 @@ WRITTEN: dict[str, Callable[[Path], str]] = {
     "folders": write_folders,
     "tar": write_tar,
     "csv_file": write_csv,
+    "remote": lambda folder: f"file://{write_folders(folder)}",
+    "shards": write_shards,
+    "parquet": write_parquet,
     "cifar10": write_cifar10,
     "demo": lambda _: "demo-cifar10",
 }
