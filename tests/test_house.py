@@ -43,6 +43,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "training": None,
     "experiments": None,
     "service": None,
+    "app": None,
     "cli": None,
     "__main__": ("cli",),
 }

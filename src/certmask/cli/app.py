@@ -10,6 +10,7 @@ from certmask.cli.attack import attack
 from certmask.cli.certify import certify
 from certmask.cli.demo import demo
 from certmask.cli.models import models
+from certmask.cli.page import page
 from certmask.cli.plan import plan
 from certmask.cli.predict import predict
 from certmask.cli.report import report
@@ -50,3 +51,4 @@ def _main(
 
 for command in (plan, predict, serve, certify, tune, attack, train, models, table, report, reproduce, demo):
     app.command()(command)
+app.command("app")(page)

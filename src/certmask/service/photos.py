@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from email.message import Message
 from io import BytesIO
 
+from PIL import Image
 from torch import Tensor
 
 from certmask.data import Framing, read_photo, to_tensor
@@ -35,10 +36,14 @@ class Darkroom:
 
     def developed(self, photo: bytes) -> Tensor:
         """The model input, ``[3, height, width]`` in [0, 1]; refused by its header where it has too many pixels."""
+        return to_tensor(self.framed(photo))
+
+    def framed(self, photo: bytes) -> Image.Image:
+        """The same as a picture."""
         try:
             with opened(BytesIO(photo), UPLOAD, FORMATS) as file:
                 self.limits.check_pixels(*file.size)
-            return to_tensor(self.framing(read_photo(BytesIO(photo), UPLOAD, FORMATS), self.size, UPLOAD))
+            return self.framing(read_photo(BytesIO(photo), UPLOAD, FORMATS), self.size, UPLOAD)
         except RefusedError:
             raise
         except DataError as error:
