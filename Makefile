@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test mutants check lint types docs setup clean
+.PHONY: help demo test browser mutants check lint types docs setup clean
 .DEFAULT_GOAL = help
 
 help:              ## what can be made (this list)
@@ -13,6 +13,12 @@ demo: setup        ## zoom beside other defences on 20 real photos, and an attac
 
 test: setup        ## run all tests
 	$(BIN)/python -m pytest
+
+browser: setup     ## the page of `certmask app` in a real Chromium, which is installed where that can be done
+	@command -v chromium chromium-browser google-chrome >/dev/null || test -n "$$CERTMASK_CHROMIUM" \
+	  || apt-get install -qq --no-install-recommends chromium || sudo -n apt-get install -qq --no-install-recommends chromium \
+	  || $(BIN)/python -m playwright install chromium
+	$(BIN)/python -m pytest -n 0 tests/browser
 
 mutants: setup     ## break the source in every way that would make a certificate false; the tests must notice
 	$(BIN)/python tests/mutants.py

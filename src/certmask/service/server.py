@@ -24,8 +24,11 @@ class Server(uvicorn.Server):
         self._ready()
 
 
-def run(app: FastAPI, found: socket.socket, seconds: float, ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; then take nothing new, answer what is there, and end with exit code 0."""
+def run(app: FastAPI, found: socket.socket, grace: float, ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; then take nothing new, answer what is there, and end with exit code 0.
+
+    ``grace`` are the seconds that answers may take then.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -35,7 +38,7 @@ def run(app: FastAPI, found: socket.socket, seconds: float, ready: Callable[[], 
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=round(seconds) + 10,
+        timeout_graceful_shutdown=round(grace),
     )
     Server(config, ready).run(sockets=[found])
 
