@@ -49,10 +49,14 @@ def read(options: argparse.Namespace, job: Job) -> tuple[Lessons, Lessons]:
 def for_choosing(job: Job, train: Dataset, held_out: Dataset) -> list[Dataset]:
     """What is learnt, and photos for choosing, of which none is reported on."""
     if job.data == "imagenette":
-        reported = frozenset(sample.name for sample in held_out.spread(1000).samples)
-        return [train, held_out.without(reported).spread(1000)]
+        return [train, unreported(held_out)]
     kept = tuple(sample for number, sample in enumerate(train.samples) if number % 10)
     return [replace(train, samples=kept), replace(train, samples=train.samples[::10]).spread(1000)]
+
+
+def unreported(held_out: Dataset) -> Dataset:
+    """A thousand photos of a validation set, none of them among the thousand that figures are reported for."""
+    return held_out.without(frozenset(sample.name for sample in held_out.spread(1000).samples)).spread(1000)
 
 
 def train(name: str, options: argparse.Namespace, lessons: Lessons, held_out: Lessons) -> None:

@@ -83,6 +83,19 @@ STEPS: dict[str, Options] = {
 }
 """Imagenette, DeiT-Tiny: some 105 passes for every photo, some 210 for the last three."""
 
+KEPT_WORST = {**ALL_LEVELS, **STRONG, "tries": 6, "rate": 3e-5, "epochs": 23}
+KEPT: dict[str, Options] = {
+    "kept-greedy": {**AVERAGED, **STRONG, "cutout": "greedy", "rate": 3e-5, "epochs": 10},
+    "kept-greedy-fast": {**AVERAGED, **STRONG, "cutout": "greedy", "epochs": 10},
+    "kept-worst": KEPT_WORST,
+    "kept-worst-slow": {**KEPT_WORST, "rate": 1e-5},
+    "kept-worst-fast": {**KEPT_WORST, "rate": 1e-4},
+    "kept-worst-sgd": {**KEPT_WORST, "optimizer": "sgd", "rate": 0.002, "weight_decay": 0.0},
+    "kept-recalled": {**KEPT_WORST, "recall": 1.0},
+    "kept-smooth": {**KEPT_WORST, "smoothing": 0.1},
+}
+"""The same again, some 210 passes, with what ImageNet's last layer knows of the classes, at other rates."""
+
 SMALL = {**CIFAR, "epochs": 40, "warm_up": 4.0}
 SMALL_PAIRS = {**SMALL, "cutout": "pairs", "patch": 5, "levels": LEVELS}
 SMALL_AVERAGED = {**SMALL_PAIRS, "average": 0.997}
@@ -101,7 +114,7 @@ CIFAR_STEPS: dict[str, Options] = {
 
 CHOOSING = {
     **{f"choose-{name}": Job("imagenette", DEIT_TINY, recipe, DEIT_TINY, choosing=True, images=800, compiled=True)
-       for name, recipe in STEPS.items()},
+       for name, recipe in {**STEPS, **KEPT}.items()},
     **{f"choose-cifar-{name}": Job("cifar", "resnet26w2_cifar", recipe, choosing=True, compiled=True,
                                    after="choose-cifar-random-first" if name == "greedy" else None)
        for name, recipe in CIFAR_STEPS.items()},
@@ -119,10 +132,14 @@ NETWORKS = {
                              after="cifar-wide-first", images=10_000, compiled=True, precision="fp16"),
     "cifar-wide": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 14, "tries": 10}, after="cifar-wide-second",
                       images=10_000, compiled=True, precision="fp16"),
+    "cifar-wide-on": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 24, "tries": 12}, after="cifar-wide",
+                         images=10_000, compiled=True, precision="fp16"),
     "cifar-deit-first": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 12, "rate": 2e-4, "average": 0.998}, DEIT_TINY,
                             compiled=True, patch=35),
     "cifar-deit-pairs": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 5, "tries": 6, "warm_up": 0.2,
                             "average": 0.997}, after="cifar-deit-first", compiled=True, patch=35),
+    "cifar-deit-on": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 10, "tries": 8, "warm_up": 0.2, "average": 0.998},
+                         after="cifar-deit-first", compiled=True, patch=35),
 }  # fmt: skip
 """Pairs of masks, the worst of several in the end."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -51,14 +51,10 @@ class MaskPairs:
         """The images ``[n, 3, height, width]`` with their masks ``[n, 2]`` painted."""
         return torch.where(hidden_by(self.rows[pairs], self.columns[pairs])[:, None], fill, images)
 
-    @torch.no_grad()
-    def worst(
-        self, images: Tensor, tries: int, losses: Callable[[Tensor], Tensor], fill: Tensor, chance: torch.Generator
-    ) -> Tensor:
-        """Of so many pairs drawn for each picture, the one of the highest loss, ``[pictures, 2]``."""
-        pairs = self.drawn(len(images) * tries, chance)
-        tried = losses(self.hidden(images.repeat(tries, 1, 1, 1), pairs, fill)).view(tries, len(images))
-        return pairs.view(tries, len(images), 2)[tried.argmax(dim=0), torch.arange(len(images), device=pairs.device)]
+    def worst(self, pairs: Tensor, losses: Tensor, pictures: int) -> Tensor:
+        """Of the pairs ``[tries × pictures, 2]`` tried for each picture, the one of the highest loss."""
+        worst = losses.view(-1, pictures).argmax(dim=0)
+        return pairs.view(-1, pictures, 2)[worst, torch.arange(pictures, device=pairs.device)]
 
 
 class Recall:
@@ -87,9 +83,11 @@ class Recall:
         return torch.where(mirrored[:, None], self.mirror[pairs], pairs)
 
     def remember(self, photos: Tensor, mirrored: Tensor, pairs: Tensor, losses: Tensor) -> None:
-        own = torch.where(mirrored[:, None], self.mirror[pairs], pairs)
-        at = photos[:, None].expand_as(own)
-        self.losses[at, own] = self.KEPT * self.losses[at, own] + (1 - self.KEPT) * losses[:, None]
+        """How hard pairs ``[times × photos, 2]`` were; what comes later in the list is remembered later."""
+        for now, loss in zip(pairs.split(len(photos)), losses.split(len(photos)), strict=True):
+            own = torch.where(mirrored[:, None], self.mirror[now], now)
+            at = photos[:, None].expand_as(own)
+            self.losses[at, own] = self.KEPT * self.losses[at, own] + (1 - self.KEPT) * loss[:, None]
 
     def _mirror(self) -> Tensor:
         """For each mask the one of its cover that lies nearest to its mirror image."""

@@ -33,7 +33,7 @@ class Recipe:
 
     With ``cutout="pairs"`` two masks of the deployed covers against a ``patch`` are hidden: PatchCleanser's 6×6, and
     those of zoom's ``levels``. ``views`` of a picture are learnt in one batch, the ``whole`` picture beside them if so
-    wished; for each view the worst of so many ``tries`` is taken, or masks that were hard for this photo before come
+    wished; for each view the worst of so many ``tries`` is taken; masks that were hard for this photo before are drawn
     more often the larger ``recall`` is. ``agreement`` is how much of a view's target is the answer about the whole
     picture. ``average`` is the decay of a running average of the weights, which then gives these answers and is what
     is kept; 0 is none. ``fill="random"`` paints masks in any colour, not in that of deployment.
@@ -127,8 +127,6 @@ class Recipe:
                 "expected levels, views, the whole picture, tries, recall, agreement and fill for the cutout "
                 f"{PAIRS} alone, got some for {self.cutout}"
             )
-        if self.tries > 1 and self.recall > 0:
-            raise CertmaskError(f"expected tries or recall, got {self.tries} tries and recall {self.recall}")
         if self.agreement > 0 and not (self.whole or self.average > 0):
             raise CertmaskError("expected the whole picture or an average beside agreement, got neither")
 

@@ -77,14 +77,22 @@ class Showing:
         return images
 
     def _pairs(self, lesson: Lesson, pairs: MaskPairs, chance: torch.Generator) -> Tensor:
-        """The masks of every view: drawn, remembered as hard, or the worst of several."""
+        """The masks of every view: drawn, or remembered as hard; of several tries the worst."""
         views, tries = self.recipe.views, self.recipe.tries
-        if self.recall is not None:
-            return self.recall.drawn(lesson.photos.repeat(views), lesson.mirrored.repeat(views), chance)
+        drawn = self._drawn(lesson, pairs, views * tries, chance)
         if tries == 1:
-            return pairs.drawn(len(lesson.labels) * views, chance)
-        images = lesson.images.repeat(views, 1, 1, 1)
-        return pairs.worst(images, tries, lambda tried: self.losses(tried, lesson.labels), self.fill, chance)
+            return drawn
+        with torch.no_grad():
+            images = lesson.images.repeat(views * tries, 1, 1, 1)
+            losses = self.losses(pairs.hidden(images, drawn, self.fill), lesson.labels)
+        if self.recall is not None:
+            self.recall.remember(lesson.photos, lesson.mirrored, drawn, losses)
+        return pairs.worst(drawn, losses, views * len(lesson.labels))
+
+    def _drawn(self, lesson: Lesson, pairs: MaskPairs, times: int, chance: torch.Generator) -> Tensor:
+        if self.recall is None:
+            return pairs.drawn(len(lesson.labels) * times, chance)
+        return self.recall.drawn(lesson.photos.repeat(times), lesson.mirrored.repeat(times), chance)
 
     def _colours(self, count: int, chance: torch.Generator) -> Tensor:
         """What masks are painted in: the colour of deployment, or one of its own for each view."""
@@ -95,6 +103,4 @@ class Showing:
     def remember(self, lesson: Lesson, pairs: Tensor | None, losses: Tensor) -> None:
         """How hard the views were, where that is recalled; ``losses`` of more than the masked views are passed over."""
         if self.recall is not None and pairs is not None:
-            views = self.recipe.views
-            known = lesson.photos.repeat(views), lesson.mirrored.repeat(views)
-            self.recall.remember(*known, pairs, losses[: len(pairs)])
+            self.recall.remember(lesson.photos, lesson.mirrored, pairs, losses[: len(pairs)])
