@@ -132,13 +132,13 @@ NETWORKS = {
                              after="cifar-wide-first", images=10_000, compiled=True, precision="fp16"),
     "cifar-wide": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 14, "tries": 10}, after="cifar-wide-second",
                       images=10_000, compiled=True, precision="fp16"),
-    "cifar-wide-on": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 24, "tries": 12}, after="cifar-wide",
+    "cifar-wide-on": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 20, "tries": 10}, after="cifar-wide",
                          images=10_000, compiled=True, precision="fp16"),
     "cifar-deit-first": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 12, "rate": 2e-4, "average": 0.998}, DEIT_TINY,
                             compiled=True, patch=35),
     "cifar-deit-pairs": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 5, "tries": 6, "warm_up": 0.2,
                             "average": 0.997}, after="cifar-deit-first", compiled=True, patch=35),
-    "cifar-deit-on": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 10, "tries": 8, "warm_up": 0.2, "average": 0.998},
+    "cifar-deit-on": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 8, "tries": 6, "warm_up": 0.2, "average": 0.998},
                          after="cifar-deit-first", compiled=True, patch=35),
 }  # fmt: skip
 """Pairs of masks, the worst of several in the end."""
