@@ -62,7 +62,7 @@ def unreported(held_out: Dataset) -> Dataset:
 def train(name: str, options: argparse.Namespace, lessons: Lessons, held_out: Lessons) -> None:
     job, folder = JOBS[name], Path(options.out)
     asked = {"epochs": options.epochs} if options.epochs else {}
-    recipe = Recipe(**{**job.recipe, **asked, "seed": options.seed})
+    recipe = Recipe(**{"seed": options.seed, **job.recipe, **asked})
     source = f"{options.cifar}:train" if job.data == "cifar" else f"{options.imagenette}/train"
     name_or_file = str(folder / job.after / "model.safetensors") if job.after else job.model
     weights = Path(options.weights) / f"{job.weights}.safetensors" if job.weights else None

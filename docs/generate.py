@@ -47,6 +47,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "cutout": runs.cutout_table,
     "recipe-steps": recipes.steps_table,
     "recipes-reported": recipes.reported_table,
+    "recipes-views": recipes.views_table,
     "attack": runs.attack_tables,
     "zoom": zoom.recovery_table,
     "zoom-one": zoom.one_run_table,

@@ -11,6 +11,7 @@ from pathlib import Path
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from other_methods import others
 from reach import reach
+from recipes import recipes
 from scale import scale
 from speed import speed
 from zoom import zoom
@@ -153,5 +154,6 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "zoom": (zoom, ""),
     "others": (others, ""),
     "reach": (reach, ""),
+    "recipes": (recipes, ""),
 }
 """Which function reads which file or folder under ``results``."""

@@ -19,6 +19,7 @@ CHOOSE, FIRST = "choose-", ("greedy", "pairs")
 """How names of steps begin, and the step that all others stand beside, the first of these that there is."""
 
 DEFENCES = ("jury-detection", "patchcleanser", "zoom")
+GRID = "patchcleanser, token grid"
 SHIPPED = Path("reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
 THERE = {"jury-detection": "6×6 agreement", "patchcleanser": "PatchCleanser 6×6", "zoom": "zoom"}
 """What the run of the network that comes with certmask calls these defences."""
@@ -52,6 +53,14 @@ def told(recipe: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
     asked = {key: recipe.get(key, getattr(PLAIN, key)) for key, _ in WORDS if key not in without}
     more = [say(recipe) for key, say in WORDS if key in asked and asked[key] != getattr(PLAIN, key)]
     return "; ".join([hidden(recipe), *more])
+
+
+def learnt(card: Card, beside: Card, common: tuple[str, ...]) -> str:
+    """What a step learns, and its rate and seed where they are not those of the step that it stands beside."""
+    if card.data["start"].startswith("mean of "):
+        return f"the mean of the weights of {len(card.data['start'].split(','))} of these networks"
+    others = [f"{key} {card.recipe[key]:g}" for key in ("rate", "seed") if card.recipe[key] != beside.recipe[key]]
+    return "; ".join([told(card.recipe, common), *others])
 
 
 def passes(card: Card) -> int:
@@ -90,7 +99,7 @@ def steps_table(folder: Path) -> str:
         beside = "– | – | –" if name == first else changed(before, certified(runs[name], "patchcleanser"))
         same = {key: key for key in DEFENCES}
         rows.append(
-            f"[{told(cards[name].recipe, common)}](../results/recipes/{name}.json) | "
+            f"[{learnt(cards[name], cards[first], common)}](../results/recipes/{name}.json) | "
             f"{cards[name].recipe['epochs']} | {passes(cards[name])} | {shares(runs[name], same)} | {beside}"
         )
     return lined(
@@ -118,6 +127,36 @@ def reported_table(folder: Path) -> str:
     )
 
 
+def views_table(folder: Path) -> str:
+    """Networks of a group of steps on the photos of figures, with other masks and with mirror views; two masks beside
+    the network that comes with certmask."""
+    shipped = read_run(folder.parent.parent / SHIPPED)
+    before, rows = certified(shipped, THERE["patchcleanser"]), []
+    there = (THERE["patchcleanser"], "PatchCleanser 6×6 on a token grid", THERE["zoom"])
+    rows.append(f"greedy Cutout; as shipped | plain | {_defended(shipped, there)} | – | – | –")
+    first = read_card(folder.parent / f"{folder.name}-{CHOOSE}{FIRST[0]}.json")
+    for path in sorted(folder.parent.glob(f"{folder.name}-reported-*.jsonl.gz")):
+        step = path.name.removesuffix(".jsonl.gz").partition("-reported-")[2].removesuffix("-mirror")
+        run, card = read_run(path), read_card(folder.parent / f"{folder.name}-{CHOOSE}{step}.json")
+        views = " and ".join(run.model.get("views", ["plain"]))
+        beside = changed(before, certified(run, "patchcleanser"))
+        found = _defended(run, ("patchcleanser", GRID, "zoom"))
+        rows.append(f"{learnt(card, first, ('average',))} | {views} | {found} | {beside}")
+    return lined(
+        "what was learnt | views | clean, no defence | clean, zoom | recovery, two masks | on the token grid | "
+        "recovery, zoom | gained | lost | p",
+        rows,
+    )
+
+
+def _defended(run: Run, names: tuple[str, str, str]) -> str:
+    """Clean without a defence and with the last one, and what each certifies."""
+    lines = {line.defence: line for line in figures(run)}
+    clean = (lines["undefended"].clean.percent, lines[names[-1]].clean.percent)
+    proved = (Share(sum(certified(run, name).values()), len(run.rows)).percent for name in names)
+    return " | ".join([*clean, *proved])
+
+
 def _passes(card: Card) -> int:
     """Of a card from before passes were written on it."""
     known = {key: value for key, value in card.recipe.items() if key in Recipe.__dataclass_fields__}
@@ -130,3 +169,21 @@ def _shipped(run: Run) -> str:
     lines = {line.defence: line for line in figures(run)}
     two, zoom = (Share(sum(certified(run, THERE[key]).values()), len(run.rows)).percent for key in DEFENCES[1:])
     return f"{lines['undefended'].clean.percent} | {two} | {zoom}"
+
+
+def recipes(results: Path) -> dict[str, str]:
+    """What mirror views are worth on CIFAR-10, and what the last layer's knowledge is on Imagenette."""
+    found = {}
+    for name, card in (("wide", "cifar10-resnet26w3-pairs"), ("deit", "cifar10-deit_tiny-pairs")):
+        mirrored = certified(read_run(results / "recipes" / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
+        plain = certified(read_run(results / "models" / f"{card}.jsonl.gz"), "patchcleanser")
+        found[f"{name} mirror"] = Share(sum(mirrored.values()), len(mirrored)).percent
+        found[f"{name} plain"] = Share(sum(plain[image] for image in mirrored), len(mirrored)).percent
+    before, after = (
+        {row["image"]: row["defences"]["undefended"]["label"] == row["label"] for row in read_run(path).rows}
+        for path in (results / SHIPPED, results / "recipes" / "imagenette-kept-reported-soup.jsonl.gz")
+    )
+    found["clean shipped"], found["clean soup"] = (Share(sum(c.values()), len(c)).percent for c in (before, after))
+    found["clean chance"] = changed(before, after).split(" | ")[-1]
+    best = certified(read_run(results / "recipes" / "imagenette-kept-reported-soup-mirror.jsonl.gz"), GRID)
+    return {**found, "best": Share(sum(best.values()), len(best)).percent}

@@ -193,7 +193,7 @@ def _counted(metrics: dict[str, Any], *names: str) -> str:
 def cutout_table(folder: Path) -> str:
     """Two-mask certificates of two models on the same photos, one trained with more Cutout than the other."""
     found = [read_run(path) for path in sorted(folder.parent.glob(f"{folder.name}-*.jsonl.gz"), key=_order)]
-    runs = [run for run in found if "patchcleanser" in run.defences]
+    runs = [run for run in found if "patchcleanser" in run.defences and _order(run.path)[1] < CUTOUTS.index("pairs")]
     rows = []
     for less, more in pairwise(runs):
         (name, before), (other, after) = _order(less.path), _order(more.path)

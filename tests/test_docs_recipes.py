@@ -46,7 +46,7 @@ def chance(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail)
 
 
-@pytest.mark.parametrize(("data", "first"), [("imagenette", "greedy"), ("cifar10", "pairs")])
+@pytest.mark.parametrize(("data", "first"), [("imagenette", "greedy"), ("cifar10", "pairs"), ("imagenette-kept", "greedy")])
 def test_every_step(data: str, first: str) -> None:
     table = block(f"recipe-steps results/recipes/{data}")
     assert len(table) == len(list(RECIPES.glob(f"{data}-choose-*.json")))
@@ -55,11 +55,17 @@ def test_every_step(data: str, first: str) -> None:
         link = re.search(r"recipes/(\S+)\.json", line[0])
         assert link is not None
         found, card = rows(RECIPES / f"{link[1]}.jsonl.gz"), json.loads((RECIPES / f"{link[1]}.json").read_text())
-        assert [int(line[1]), int(line[2])] == [card["recipe"]["epochs"], passes(card["recipe"])]
+        assert [int(line[1]), int(line[2])] == [card["recipe"]["epochs"], passes(card["recipe"]) * networks(card)]
         own = [percent([*certified(found, name).values()]) for name in ("jury-detection", "patchcleanser", "zoom")]
         assert line[3:7] == [clean(found), *own]
         if not link[1].endswith(f"choose-{first}"):
             check_change(before, certified(found, "patchcleanser"), line[7:])
+
+
+def networks(card: dict[str, Any]) -> int:
+    """Whose weights the mean is of; one, of a network that was trained."""
+    start: str = card["data"]["start"]
+    return start.count(",") + 1 if start.startswith("mean of") else 1
 
 
 def passes(recipe: dict[str, Any]) -> int:
@@ -94,3 +100,48 @@ def test_networks_on_the_photos_of_figures() -> None:
         own = certified(found, "patchcleanser")
         assert line[2:5] == [clean(found), percent([*own.values()]), percent([*certified(found, "zoom").values()])]
         check_change(before, own, line[5:])
+
+
+SHIPPED = {"patchcleanser": "PatchCleanser 6×6", "patchcleanser, token grid": "PatchCleanser 6×6 on a token grid"}
+
+
+def test_networks_that_kept_their_last_layer() -> None:
+    """With masks on tokens and with mirror views, on photos that nothing was chosen on."""
+    shipped, *others = block("recipes-views results/recipes/imagenette-kept")
+    there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
+    before = certified(there, "PatchCleanser 6×6")
+    paths = sorted(RECIPES.glob("imagenette-kept-reported-*.jsonl.gz"))
+    assert len(paths) == len(others) == 4
+    chosen_on = {*rows(RECIPES / "imagenette-kept-choose-greedy.jsonl.gz")}
+    for path, line in ((None, shipped), *zip(paths, others, strict=True)):
+        found, names = (rows(path), {}) if path else (there, SHIPPED)
+        assert not chosen_on & {*found}
+        assert line[1] == ("plain and mirror" if path and "mirror" in path.name else "plain")
+        quiet = percent([row["defences"]["zoom"]["label"] == row["label"] for row in found.values()])
+        kinds = [names.get(name, name) for name in ("patchcleanser", "patchcleanser, token grid", "zoom")]
+        assert line[2:7] == [clean(found), quiet, *(percent([*certified(found, name).values()]) for name in kinds)]
+        if path:
+            check_change(before, certified(found, "patchcleanser"), line[7:])
+
+
+def told(name: str) -> str:
+    found = re.findall(rf"<!--=recipes {name}-->(.*?)<!--=-->", PAGE)
+    assert len(found) == 1
+    return str(found[0])
+
+
+def test_figures_in_sentences() -> None:
+    models = ROOT / "results" / "models"
+    for name, network in (("wide", "cifar10-resnet26w3-pairs"), ("deit", "cifar10-deit_tiny-pairs")):
+        mirrored = certified(rows(RECIPES / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
+        plain = certified(rows(models / f"{network}.jsonl.gz"), "patchcleanser")
+        assert told(f"{name} mirror") == percent([*mirrored.values()])
+        assert told(f"{name} plain") == percent([plain[image] for image in mirrored])
+    there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
+    soup = rows(RECIPES / "imagenette-kept-reported-soup.jsonl.gz")
+    assert (told("clean shipped"), told("clean soup")) == (clean(there), clean(soup))
+    right = [{i: row["defences"]["undefended"]["label"] == row["label"] for i, row in run.items()} for run in (there, soup)]
+    gained, lost = (sum(a[i] and not b[i] for i in a) for a, b in (right[::-1], right))
+    assert float(told("clean chance")) == pytest.approx(chance(gained, lost), rel=0.06)
+    best = certified(rows(RECIPES / "imagenette-kept-reported-soup-mirror.jsonl.gz"), "patchcleanser, token grid")
+    assert told("best") == percent([*best.values()])

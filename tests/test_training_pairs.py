@@ -21,7 +21,7 @@ from certmask.errors import CertmaskError
 from certmask.training import LessonsInMemory, Recipe, Trainer
 from certmask.training.augmentation import random_colours
 from certmask.training.pairs import MaskPairs, Recall, deployed_covers
-from certmask.training.showing import Lesson
+from certmask.training.showing import Lesson, Losses, Showing
 from certmask.zoo import build_model, load_checkpoint
 from certmask.zoo.card import read_card
 
@@ -71,20 +71,57 @@ def test_what_a_pair_hides_pixel_by_pixel() -> None:
     assert torch.equal(pairs.hidden(images, drawn, fill), expected)
 
 
-def test_the_worst_of_the_tries_is_taken() -> None:
-    """Judged by how much is hidden: at least as much as by the first try, and as much as by the best of all tries."""
-    pairs, images, black = MaskPairs(COVERS, HOST), torch.ones(50, 3, 32, 32), torch.zeros(1, 3, 1, 1)
+def shown(losses: Losses, **options: Any) -> Showing:
+    recipe = Recipe(**{"cutout": "pairs", "patch": 5, "levels": (2, 3), **options})
+    return Showing(recipe, nn.Identity(), (32, 32), 50, torch.zeros(1, 3, 1, 1), losses)
+
+
+def much_hidden(tried: Tensor, _: Tensor) -> Tensor:
+    """How much of white pictures is black, as their loss."""
+    return 1 - tried.mean(dim=(1, 2, 3))
+
+
+def white(count: int = 50, mirrored: bool = False) -> Lesson:
+    numbers = torch.arange(count)
+    return Lesson(torch.ones(count, 3, 32, 32), numbers % 3, numbers, torch.full((count,), mirrored))
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_the_worst_of_the_tries_is_taken(views: int) -> None:
+    """Judged by how much is hidden: as much as by the best of all tries, which are looked at once each."""
     asked = []
 
-    def hidden(tried: Tensor) -> Tensor:
+    def losses(tried: Tensor, labels: Tensor) -> Tensor:
         asked.append(len(tried))
-        return 1 - tried.mean(dim=(1, 2, 3))
+        return much_hidden(tried, labels)
 
-    worst = pairs.worst(images, 4, hidden, black, chance(3))
-    assert asked == [200]
-    tried = pairs.drawn(200, chance(3)).view(4, 50, 2)
-    most = torch.stack([1 - pairs.hidden(images, one, black).mean(dim=(1, 2, 3)) for one in tried]).amax(dim=0)
-    assert torch.equal(1 - pairs.hidden(images, worst, black).mean(dim=(1, 2, 3)), most)
+    own = shown(losses, tries=4, views=views)
+    assert own.pairs is not None
+    images, worst = own.occluded(white(), chance(3))
+    assert asked == [4 * views * 50]
+    tried = own.pairs.drawn(4 * views * 50, chance(3)).view(4, views * 50, 2)
+    pictures = torch.ones(views * 50, 3, 32, 32)
+    hidden = [much_hidden(own.pairs.hidden(pictures, one, own.fill), pictures) for one in tried]
+    assert torch.equal(much_hidden(images, images), torch.stack(hidden).amax(dim=0))
+    assert worst is not None
+    assert torch.equal(own.pairs.hidden(pictures, worst, own.fill), images)
+
+
+def test_tries_are_drawn_from_what_was_hard_and_remembered() -> None:
+    """What was hard is tried oftener, and all that was tried is known afterwards, not only the worst of it."""
+    own = shown(lambda tried, _: torch.zeros(len(tried)), tries=6, recall=2.0)
+    assert own.recall is not None
+    found = []
+    for seed in range(30):
+        own.recall.losses[7, [0, 5]] = 50.0
+        found.append(own.occluded(white(), chance(seed))[1])
+    hard = torch.stack([((pairs == 0) | (pairs == 5)).all(dim=1) for pairs in found if pairs is not None]).float()
+    assert hard[:, 7].mean() > 0.15  # whenever it is the turn of their cover, one of three
+    assert hard.mean() < 0.02
+    fresh = shown(much_hidden, tries=6, recall=2.0)
+    fresh.occluded(white(), chance())
+    assert fresh.recall is not None
+    assert ((fresh.recall.losses > 0).sum(dim=1) > 2).all()
 
 
 def test_hard_masks_are_recalled_where_they_were_hard() -> None:
@@ -171,6 +208,7 @@ EVERYTHING: dict[str, Any] = {**PAIRS, "views": 2, "whole": True, "agreement": 0
     [
         {"cutout": "none"}, {"cutout": "random"}, {"cutout": "greedy"}, {"cutout": "greedy", "average": 0.9}, PAIRS,
         {**PAIRS, "tries": 4}, {**PAIRS, "views": 3, "tries": 2}, {**PAIRS, "recall": 1.0}, EVERYTHING,
+        {**PAIRS, "tries": 3, "recall": 1.0},
         {**PAIRS, "whole": True, "agreement": 1.0},
     ],
 )  # fmt: skip
@@ -214,7 +252,7 @@ def test_the_average_of_the_weights_is_kept(lessons: LessonsInMemory, tmp_path: 
     assert not torch.allclose(own.model.state_dict()["layer.weight"], expected)
 
 
-@pytest.mark.parametrize("more", [{**PAIRS, "recall": 1.0, "average": 0.9}, EVERYTHING])
+@pytest.mark.parametrize("more", [{**PAIRS, "recall": 1.0, "average": 0.9, "tries": 2}, EVERYTHING])
 def test_resumed_with_all_that_is_remembered(more: dict[str, Any], lessons: LessonsInMemory, tmp_path: Path) -> None:
     """Two epochs at once, or one after the other by another trainer: the same weights, average and recall."""
     torch.manual_seed(0)
@@ -266,7 +304,7 @@ def test_through_the_command_line(photos: Path, tmp_path: Path) -> None:
     "options",
     [
         {"cutout": "pairs"}, {"patch": 5}, {**PAIRS, "loss": "provable"}, {**PAIRS, "views": 0}, {**PAIRS, "tries": 0},
-        {**PAIRS, "recall": -1.0}, {**PAIRS, "tries": 2, "recall": 1.0}, {**PAIRS, "agreement": 0.5},
+        {**PAIRS, "recall": -1.0}, {**PAIRS, "agreement": 0.5},
         {**PAIRS, "whole": True, "agreement": 1.5}, {**PAIRS, "fill": "blue"}, {"average": 1.0}, {"colour": -0.1},
         {"tries": 2}, {"views": 2}, {"whole": True}, {"recall": 1.0}, {"levels": (2, 3)}, {"fill": "random"},
         {**PAIRS, "band": 3},
@@ -289,18 +327,35 @@ def test_wrong_options(wrong: str, photos: Path, tmp_path: Path) -> None:
 
 
 NAMES = {
-    "cifar10-resnet26w3-pairs": "cifar-wide", "cifar10-deit_tiny-pairs": "cifar-deit-pairs",
+    "cifar10-resnet26w3-pairs": "cifar-wide-on", "cifar10-wide-third": "cifar-wide",
     "cifar10-wide-first": "cifar-wide-first", "cifar10-wide-second": "cifar-wide-second",
+    "cifar10-deit_tiny-pairs": "cifar-deit-on", "cifar10-deit-second": "cifar-deit-pairs",
     "cifar10-deit-first": "cifar-deit-first", "imagenette-worst-long": "worst-long",
+    "imagenette-resnet50_v1-pairs": "row-resnet50", "imagenette-resnetv2_50-pairs": "row-resnetv2",
+    "imagenette-resnetv2_50-paper": "paper-resnetv2", "cifar10-resnetv2_50-pairs": "row-cifar-resnetv2",
 }  # fmt: skip
-CARDS = [
-    *sorted((ROOT / "results" / "recipes").glob("*.json")),
-    *sorted((ROOT / "results" / "models").glob("*-pairs.json")),
-]
+CARDS = {
+    path.stem: read_card(path)
+    for folder, names in (("recipes", "*"), ("models", "*-pairs"), ("models", "*-paper"))
+    for path in sorted((ROOT / "results" / folder).glob(f"{names}.json"))
+}
+SOUPS = {name for name, card in CARDS.items() if card.data["start"].startswith("mean of ")}
 
 
-@pytest.mark.parametrize("card", CARDS, ids=lambda path: path.stem)
-def test_every_recipe_that_was_run_is_one_that_can_be_run(card: Path) -> None:
-    name = NAMES.get(card.stem) or card.stem.removeprefix("imagenette-").replace("cifar10-choose", "choose-cifar")
-    said = json.loads(json.dumps(asdict(Recipe(**JOBS[name].recipe))))
-    assert json.loads(card.read_text())["recipe"] == said
+def job_of(card: str) -> str:
+    plain = card.removeprefix("imagenette-").replace("kept-choose", "choose-kept")
+    return NAMES.get(card) or plain.replace("cifar10-choose", "choose-cifar")
+
+
+@pytest.mark.parametrize("name", sorted(CARDS.keys() - SOUPS))
+def test_every_recipe_that_was_run_is_one_that_can_be_run(name: str) -> None:
+    assert json.loads(json.dumps(CARDS[name].recipe)) == json.loads(json.dumps(asdict(Recipe(**JOBS[job_of(name)].recipe))))
+
+
+@pytest.mark.parametrize("name", sorted(SOUPS))
+def test_what_a_soup_is_made_of_is_known(name: str) -> None:
+    """Every network of the mean has its card, and the soup cost what all of them did."""
+    parts = CARDS[name].data["start"].removeprefix("mean of ").split(", ")
+    members = [card for card in CARDS.values() if card.sha256[:16] in parts]
+    assert len(members) == len(parts) > 1
+    assert CARDS[name].metrics["training_passes"] == sum(own.metrics["training_passes"] for own in members)
