@@ -1,4 +1,4 @@
-"""Examines a trained network on the photos that figures are reported for: its card's questions, and more masks and views.
+"""Examines a trained network on the photos of reported figures: its card's questions, with more masks and views.
 
     python -m benchmarks.examine models/mine/model.safetensors IMAGENETTE/val --patch 32 --views plain,mirror --out FILE
 

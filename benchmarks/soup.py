@@ -2,7 +2,7 @@
 
     python -m benchmarks.soup models/soup models/worst/model.safetensors models/recalled/model.safetensors …
 
-Its card has the recipe of the first, what all of them cost in training, and no figures: benchmarks/examine.py has those.
+Its card has the recipe of the first, what all of them cost in training, and no figures: examine.py finds those.
 """
 
 from __future__ import annotations

@@ -46,7 +46,9 @@ def chance(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail)
 
 
-@pytest.mark.parametrize(("data", "first"), [("imagenette", "greedy"), ("cifar10", "pairs"), ("imagenette-kept", "greedy")])
+@pytest.mark.parametrize(
+    ("data", "first"), [("imagenette", "greedy"), ("cifar10", "pairs"), ("imagenette-kept", "greedy")]
+)
 def test_every_step(data: str, first: str) -> None:
     table = block(f"recipe-steps results/recipes/{data}")
     assert len(table) == len(list(RECIPES.glob(f"{data}-choose-*.json")))
@@ -140,7 +142,9 @@ def test_figures_in_sentences() -> None:
     there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
     soup = rows(RECIPES / "imagenette-kept-reported-soup.jsonl.gz")
     assert (told("clean shipped"), told("clean soup")) == (clean(there), clean(soup))
-    right = [{i: row["defences"]["undefended"]["label"] == row["label"] for i, row in run.items()} for run in (there, soup)]
+    right = [
+        {i: row["defences"]["undefended"]["label"] == row["label"] for i, row in run.items()} for run in (there, soup)
+    ]
     gained, lost = (sum(a[i] and not b[i] for i in a) for a, b in (right[::-1], right))
     assert float(told("clean chance")) == pytest.approx(chance(gained, lost), rel=0.06)
     best = certified(rows(RECIPES / "imagenette-kept-reported-soup-mirror.jsonl.gz"), "patchcleanser, token grid")
