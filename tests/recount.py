@@ -177,6 +177,7 @@ def zoom_figures() -> dict[str, str]:
         "zoom grid": ahead(asked[1])[0],
         "zoom grid beyond chance": ahead(asked[1])[1],
         "zoom points": span((points(rows, "zoom", CLEANSER) for rows in every), "+.1f"),
+        "zoom grid gains": span((points(rows, GRID, CLEANSER) for rows in on_grid), "+.1f"),
         "zoom clean beyond chance": str(sum(beyond_chance(cleaner))),
         "zoom proof part": span(100 * proof(rows, "zoom") / proof(rows, CLEANSER) for rows in every),
         "zoom all proofs": f"{sum(mean(r, 'zoom', field) < mean(r, CLEANSER, field) for r in every)} of {len(every)}",
