@@ -256,7 +256,6 @@ def _costs(results: Path) -> dict[str, str]:
     return {
         "answers": ends(of(SHIPPED, "answer_passes"), ".0f"),
         "clean": ends(lost, "+.1f"),
-        "recovery": ends(of(SHIPPED, "certified"), ".0f"),
         "detection": ends(of(SHIPPED_DETECTION, "certified"), ".0f"),
         "alerts": ends(of(SHIPPED_DETECTION, "false_alerts"), ".0f"),
         "imagenette": percent(own[IMAGENETTE][SHIPPED].certified),

@@ -261,6 +261,8 @@ def card_figures() -> dict[str, str]:
     return {
         "overview untrained": told("cifar10-resnet26w2-none", two),
         "overview trained": told("cifar10-resnet26w2-greedy", two),
+        "overview wide": told("cifar10-resnet26w3-pairs", zoomed),
+        "overview wide cleanser": told("cifar10-resnet26w3-pairs", two),
         "overview pairs": told("cifar10-deit_tiny-pairs", zoomed),
         "overview pairs cleanser": told("cifar10-deit_tiny-pairs", two),
         "overview rate": f"{best['zoom']:.0f}",
