@@ -476,6 +476,7 @@ def test_the_words_about_the_fold_and_the_front_are_borne_out() -> None:
 
 def test_another_process_came_to_the_same_verdicts() -> None:
     """What the page says of compiling: equal without timed kernels, not with them."""
+    words("BagNets and `told_resnet26-cifar10` on a CPU")
     lines = grids(PAGE)["The same defences on the same photos in two processes"]
     (fixed,) = [line for line in lines if line["compiled"] == "deterministic"]
     assert (fixed["verdicts"], fixed["other answer"], fixed["other certificate"]) == ("4,320", "0", "0")
@@ -487,6 +488,7 @@ def test_another_process_came_to_the_same_verdicts() -> None:
         compiled = header["model"].get("compiled", True)
         assert compiled or not {SIX, CLEANSER} & header["defences"].keys()
         assert header["model"].get("compile_options") == ({"deterministic": True} if compiled else None)
+        assert header["model"]["device"].startswith("cpu") == path.name.startswith(("bagnet", "told_"))
 
 
 def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFixture[str],
