@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 import certmask
@@ -121,6 +122,14 @@ def test_the_wheel_answers_in_an_empty_environment(environment: Path, tmp_path: 
 
 def test_one_version_everywhere() -> None:
     assert certmask.__version__ == VERSION
-    assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
     first = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert first == VERSION
+
+
+def test_the_citation_can_be_read() -> None:
+    """What the format asks for, and the paper whose idea this is."""
+    told = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= told.keys()
+    assert (str(told["version"]), told["license"], told["type"]) == (VERSION, "Apache-2.0", "software")
+    assert all(one["authors"] and one["title"] and one["year"] for one in told["references"])
+    assert told["references"][0]["title"].startswith("CertMask")
