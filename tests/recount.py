@@ -58,7 +58,7 @@ def alert(row: Row, defence: str) -> bool:
 
 
 def mean(rows: Any, defence: str, field: str) -> float:
-    numbers = [row["defences"][defence][field] for row in rows]
+    numbers = [float(row["defences"][defence][field]) for row in rows]
     return sum(numbers) / len(numbers)
 
 
@@ -88,7 +88,7 @@ def span(values: Any, form: str = ".0f") -> str:
 
 
 def points(rows: Any, first: str, second: str, holds: Any = certified) -> float:
-    return 100 * sum(holds(row, first) - holds(row, second) for row in rows) / len(rows)
+    return float(100 * sum(holds(row, first) - holds(row, second) for row in rows) / len(rows))
 
 
 def split(rows: Any, first: str, second: str, holds: Any = certified) -> tuple[int, int]:
@@ -328,8 +328,8 @@ def paper_figures() -> dict[str, str]:
     gain: dict[str, list[int]] = {}
     for rows in both:
         for row in rows:
-            each = certified(row, "jury detection k=6") - certified(row, "jury detection, exact minimum k=1")
-            gain.setdefault(row["input_sha256"], []).append(each)
+            more = certified(row, "jury detection k=6") - certified(row, "jury detection, exact minimum k=1")
+            gain.setdefault(row["input_sha256"], []).append(more)
     count = sum(map(len, gain.values()))
     middle = sum(map(sum, gain.values())) / count
     half = 1.96 * sqrt(sum((sum(one) - len(one) * middle) ** 2 for one in gain.values())) / count
