@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 
 import pytest
-from test_docs_results import RESULTS, ROOT, Row, clean, held, lines_of, passes, proved, right, rows_of, share
+from recount import right
+from test_docs_results import RESULTS, ROOT, Row, clean, held, lines_of, passes, proved, rows_of, share
 
 from certmask.errors import CertmaskError
 
