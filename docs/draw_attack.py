@@ -1,9 +1,9 @@
-"""Attacks one certified photo and draws what came of it: docs/images/attack.png and results/attacks/picture.json.
+"""Attacks one certified photo and draws what came of it: attack.png and attack-fails.jpg in docs/images.
 
 Run by hand: `python docs/draw_attack.py` (about a minute on two CPU cores; the seed is fixed). The photo is
 scikit-image's coffee cup (CC0), the model EfficientNet-Lite0, the patch 32×32. The patch is made against the published
 rule; the very same picture is then shown to the other defences. It is an error if one of them does not certify the
-clean photo. `--caption` prints the caption from the record.
+clean photo. The record is results/attacks/picture.json; `--caption` prints the captions of both pictures from it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from torch import Tensor
 from certmask.attacks import AdaptiveAttack, Descent, Job, Surrogate, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.certificate import Decision
-from certmask.covers import offset_cover, spread_cover
+from certmask.covers import default_cover, offset_cover, spread_cover
 from certmask.data import pixel_digest, read_photo, to_tensor
 from certmask.defences import MaskedDefence, examine, explain
 from certmask.engine import Engine
 from certmask.errors import CertmaskError
 from certmask.report.drawing import paint_votes, save_figure
+from certmask.report.map import Map, paint_map
 from certmask.report.plots import GREEN, ORANGE, PALETTE
 from certmask.results.file import provenance
 from certmask.rules import JuryDetection, JuryRecovery, Published, Undefended
@@ -39,12 +40,13 @@ from certmask.threat import Patch, Size
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE, RECORD = ROOT / "docs/images/attack.png", ROOT / "results/attacks/picture.json"
+PICTURE, FAILURE = ROOT / "docs/images/attack.png", ROOT / "docs/images/attack-fails.jpg"
+RECORD = ROOT / "results/attacks/picture.json"
 PHOTO = "coffee.png"
 PATCH = Patch(32, 32)
 SEED, STEPS, VIEWS = 0, 50, 10
-UNDEFENDED, PUBLISHED, DETECTION, RECOVERY = (
-    "undefended", "published rule k=6", "jury detection k=4", "jury recovery k=1",
+UNDEFENDED, PUBLISHED, DETECTION, RECOVERY, ZOOM = (
+    "undefended", "published rule k=6", "jury detection k=4", "jury recovery k=1", "zoom",
 )  # fmt: skip
 
 
@@ -56,6 +58,7 @@ def attacked_defences() -> list[MaskedDefence]:
         MaskedDefence(offset_cover(224, PATCH, 96, (2, 3)), Published(), PUBLISHED),
         MaskedDefence(fourfold, JuryDetection(), DETECTION),
         MaskedDefence(single, JuryRecovery("all", last_resort="majority"), RECOVERY),
+        MaskedDefence(default_cover(224, PATCH), JuryRecovery(), ZOOM),
     ]
 
 
@@ -103,12 +106,13 @@ def _judged(
         judged[name] = {
             **defence.describe(),
             "certified": then.certified,
+            "passes": now.passes,
             "sentence": defence.certificate(label, bool(then.certified)).sentence,
             "clean_answer": names[then.label],
             "answer": names[now.label],
             "alert": now.alert,
             "broken": defence.guarantee.broken_by(Decision(now.label, now.alert), label),
-            **(_masks(engine, defence, picture, corner) if then.certified else {}),
+            **({} if defence.cover.levels else _masks(engine, defence, picture, corner) if then.certified else {}),
         }
     return judged
 
@@ -148,6 +152,33 @@ def draw(
     shown = [Swatch(color=colour[label], label=f"votes {names[label]}") for label in colour if counts[label]]
     figure.legend(handles=shown, loc="outside lower center", ncols=len(shown), frameon=False, fontsize=10)
     save_figure(figure, PICTURE)
+
+
+def draw_failure(
+    record: dict[str, Any], clean: Tensor, picture: Tensor, engine: Engine, defences: dict[str, MaskedDefence]
+) -> None:
+    """Clean, patched, and what zoom makes of the patched picture: how sure each place is of the answer."""
+    figure = Figure(figsize=(9.6, 3.95), layout="constrained")
+    panels = figure.subplots(1, 3)
+    bare, zoom = record["defences"][UNDEFENDED], record["defences"][ZOOM]
+    (seen,) = explain(engine, picture[None], defences[ZOOM])
+    for axes, image in zip(panels, (clean, picture), strict=False):
+        axes.imshow(_photo(image))
+    paint_map(panels[2], _photo(picture), Map(defences[ZOOM].cover, seen.places, seen.label))
+    size = "×".join(map(str, record["patch"]))
+    words = (
+        (f"{record['class']}", "black", f"zoom proves: with any {size}\npatch, anywhere"),
+        (f"network alone: {bare['answer']}", ORANGE, "a patch made by gradient\ndescent, framed in red"),
+        (f"zoom: {zoom['answer']}", GREEN, "as proved"),
+    )
+    for axes, (title, colour, below) in zip(panels, words, strict=True):
+        axes.set(xlim=(0, 224), ylim=(224, 0))
+        axes.set_axis_off()
+        axes.set_title(title, fontsize=13, color=colour, fontweight="bold")
+        axes.text(0.5, -0.03, below, transform=axes.transAxes, ha="center", va="top", fontsize=9.5, linespacing=1.35)
+    for axes in panels[1:]:
+        _outline(axes, record)
+    save_figure(figure, FAILURE)
 
 
 def _words(record: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -194,17 +225,31 @@ def caption(record: dict[str, Any]) -> str:
     )
 
 
+def failure_caption(record: dict[str, Any]) -> str:
+    """The picture of the attack that fails in words; README.md quotes it."""
+    bare, published, zoom = (record["defences"][name] for name in (UNDEFENDED, PUBLISHED, ZOOM))
+    size = "×".join(map(str, record["patch"]))
+    fooled = [f"the network alone see *{bare['answer']}*", f"CertMask's published rule *{published['answer']}*"]
+    return (
+        f"A {size} patch makes {' and '.join(fooled)}. Zoom answers *{zoom['answer']}*, as it had proved of this photo "
+        f"for every {size} patch. Blue: hide this place, and the network says {record['class']}; orange: hide it, and "
+        "the patch still fools the network."
+    )
+
+
 def main() -> None:
     """Attack and draw; with ``--caption`` only say what the record says."""
     if sys.argv[1:] == ["--caption"]:
-        sys.stdout.write(caption(json.loads(RECORD.read_text(encoding="utf-8"))) + "\n")
+        record = json.loads(RECORD.read_text(encoding="utf-8"))
+        sys.stdout.write(f"{caption(record)}\n{failure_caption(record)}\n")
         return
     record, clean, picture, engine, defences = attack_photo()
     if not record["defences"][PUBLISHED]["broken"]:
         raise CertmaskError("expected an attack that fools the published rule, got one that fails: try another seed")
     RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     draw(record, clean, picture, engine, defences)
-    sys.stdout.write(caption(record) + "\n")
+    draw_failure(record, clean, picture, engine, defences)
+    sys.stdout.write(f"{caption(record)}\n{failure_caption(record)}\n")
 
 
 if __name__ == "__main__":

@@ -132,12 +132,12 @@ def gaps_table(path: Path) -> str:
 
 
 def plots(path: Path) -> str:
-    """The pictures that draw_plots makes of an experiment."""
+    """The pictures that draw_plots makes of an experiment, for a page of the appendix."""
     experiment = experiment_of(path)
     if not experiment.panels:
         raise ResultsError(f"expected an experiment with a plot, got {experiment.name}")
     names = pictures(experiment, entries_in(path))
-    return "\n\n".join(f"![{experiment.title}: {Path(name).stem}](images/{name})" for name in names)
+    return "\n\n".join(f"![{experiment.title}: {Path(name).stem}](../images/{name})" for name in names)
 
 
 def draw_plots(paths: Iterable[Path], images: Path) -> None:

@@ -1,6 +1,6 @@
 """Fills the pages from the results files in the repository: `make docs`; with --check it only says which differ.
 
-In README.md and docs/*.md two things are replaced: what stands between ``<!-- figures: KIND PATH -->`` and
+In README.md and all pages under docs two things are replaced: what stands between ``<!-- figures: KIND PATH -->`` and
 ``<!-- end -->``, and in a sentence the figure between ``<!--=READING NAME-->`` and ``<!--=-->``.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import experiment_tables as tables
 import other_methods
+import overview
 import reach
 import recipes
 import runs
@@ -49,6 +50,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "recipes-reported": recipes.reported_table,
     "recipes-views": recipes.views_table,
     "attack": runs.attack_tables,
+    "overview": overview.overview_table,
     "zoom": zoom.recovery_table,
     "zoom-one": zoom.one_run_table,
     "zoom-detection": zoom.detection_table,
@@ -116,7 +118,7 @@ def reading(name: str, root: Path) -> dict[str, str]:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main() -> int:
@@ -130,6 +132,7 @@ def main() -> int:
         return int(bool(stale))
     for page, text in stale.items():
         page.write_text(text)
+    overview.draw_overview(ROOT / "results/reproduce", ROOT / "docs/images")
     reach.draw_sizes(ROOT / "results/reproduce/reach", ROOT / "docs/images")
     speed.draw_scaling(ROOT / "results/speed", ROOT / "docs/images")
     tables.draw_plots(runs.measured_folders(ROOT / "results/reproduce"), ROOT / "docs/images")

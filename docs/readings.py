@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from other_methods import others
+from overview import overview
 from reach import reach
 from recipes import recipes
 from scale import scale
@@ -151,6 +152,7 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "demo": (demo, "demo.jsonl"),
     "speed": (speed, "speed"),
     "scale": (scale, "speed"),
+    "overview": (overview, ""),
     "zoom": (zoom, ""),
     "others": (others, ""),
     "reach": (reach, ""),

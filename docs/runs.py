@@ -14,6 +14,7 @@ from experiment_tables import entries_in, lined, table, trials_in
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
 from certmask.experiments import EXPERIMENTS
+from certmask.experiments.experiment import Reported
 from certmask.experiments.measured import FinishedTrial, result_paths, unmeasured
 from certmask.experiments.sheets import RUNS, reported_table
 from certmask.experiments.zooming import TUNED
@@ -85,7 +86,7 @@ def _tuned(run: Run) -> str:
 
 
 def runs_list(folder: Path) -> str:
-    """One row per results file, which it links to."""
+    """One row per results file, which it links to from a page of the appendix."""
     columns: list[Column[FinishedTrial]] = [
         Column("file", WORDS, lambda trial: f"{trial.experiment.name}/{trial.run.path.name}", "results"),
         Column("images", COUNT, lambda trial: len(trial.run.rows), "images"),
@@ -93,16 +94,20 @@ def runs_list(folder: Path) -> str:
         Column("crop", WORDS, lambda trial: trial.run.data["crop"], "crop"),
     ]
     text = table("Runs", columns, every_trial(folder), unless="results model")
-    return re.sub(r"^\| (\S+)(\.jsonl\S*)", r"| [\1](../results/reproduce/\1\2)", text, flags=re.MULTILINE)
+    return re.sub(r"^\| (\S+)(\.jsonl\S*)", r"| [\1](../../results/reproduce/\1\2)", text, flags=re.MULTILINE)
 
 
-def missing(folder: Path) -> str:
+def unmeasured_figures(folder: Path) -> list[Reported]:
     """The paper's figures that no run stands beside; methods that certmask lacks aside."""
     measured, left = measured_folders(folder), []
     for name, experiment in EXPERIMENTS.items():
         found = entries_in(folder / name) if folder / name in measured else []
         left += [reported for reported in unmeasured(experiment, found) if reported.method in experiment.methods]
-    return markdown_table(reported_table(left)).strip()
+    return left
+
+
+def missing(folder: Path) -> str:
+    return markdown_table(reported_table(unmeasured_figures(folder))).strip()
 
 
 def twice(folder: Path) -> str:

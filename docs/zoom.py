@@ -134,9 +134,13 @@ def brief_table(folder: Path) -> str:
         one, two = (by_name(trial.run)[name] for name in (CLEANSER, SHIPPED))
         lines.append(
             f"{NETWORKS[model][0]} | {percent(one.certified)} → {percent(two.certified)} | "
-            f"{percent(one.clean)} → {percent(two.clean)} | {passes(one.proved_passes)} → {passes(two.proved_passes)}"
+            f"{percent(one.clean)} → {percent(two.clean)} | "
+            f"{passes(one.answer_passes)} → {passes(two.answer_passes)} | "
+            f"{passes(one.proved_passes)} → {passes(two.proved_passes)}"
         )
-    return lined("PatchCleanser 6×6 → zoom | certified recovery, % | clean, % | passes per proof", lines)
+    return lined(
+        "PatchCleanser 6×6 → zoom | certified recovery, % | clean, % | passes to answer | passes to prove", lines
+    )
 
 
 def shipped_table(folder: Path) -> str:

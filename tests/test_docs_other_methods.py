@@ -28,7 +28,7 @@ SMALL = "deit_tiny-imagenette--imagenette--patch32.jsonl.gz"
 
 def figure(name: str) -> str:
     """A figure inside a sentence of a page, by its name."""
-    pages = "".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    pages = "".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
     (found,) = set(re.findall(rf"<!--=others {name}-->(.*?)<!--=-->", pages))
     return str(found)
 
@@ -73,8 +73,8 @@ def test_every_row_is_counted_from_a_file(name: str) -> None:
 
 
 def test_as_many_photos_are_the_same_photos_and_others_were_chosen_on() -> None:
-    words("runs with the same number have the same", "results.md")
-    words("the other methods' networks and settings were chosen on others", "results.md")
+    words("runs with the same number have the same", "appendix/other-methods.md")
+    words("the other methods' networks and settings were chosen on others", "appendix/other-methods.md")
     for data in ("cifar10", "imagenette"):
         lists = [{row["image"] for row in rows_of(path)} for path in (RESULTS / "table1").glob(f"*--{data}--*.gz")]
         assert all(one == other for one in lists for other in lists if len(one) == len(other))
@@ -109,10 +109,10 @@ def test_distances_from_the_paper_by_brute_force() -> None:
         for field in ("clean", "robust"):
             assert figure(f"{name} {field}") == ends(points(start, field))
     near = points(names["smoothed cifar10"], "robust")
-    words("On CIFAR-10 DS and PG-DS come out as in the paper", "results.md")
+    words("On CIFAR-10 DS and PG-DS come out as in the paper", "appendix/other-methods.md")
     assert len(near) == 4
     assert all(abs(apart) < 3 for apart in near)
-    words("PG-BN and CBN stay far below the paper's figures", "results.md")
+    words("PG-BN and CBN stay far below the paper's figures", "appendix/other-methods.md")
     assert all(apart < -10 for apart in points(names["cells"], "robust", "PG-BN"))
     assert all(apart < 0 for apart in points(names["cells"], "robust"))
 
@@ -128,13 +128,16 @@ def test_what_a_patch_in_the_photo_costs_by_brute_force() -> None:
         assert [row["image"] for row in input_rows] == [row["image"] for row in photo_rows]
         lost += [100 * (held(photo_rows, d) - held(input_rows, d)) / len(input_rows) for d in ("DS", "PG-DS")]
     assert figure("photo") == ends(lost)
-    words("reaches up to 34 or 55 of the 224 pixels to which it is enlarged (20 or 32 of 128)", "results.md")
+    words(
+        "reaches up to 34 or 55 of the 224 pixels to which it is enlarged (20 or 32 of 128)",
+        "appendix/other-methods.md",
+    )
     patches: tuple[LabelledPatch, ...] = IN_THE_PHOTO["cifar10"]
     assert [patch.on((128, 128)).height for patch in patches] == [20, 32]
 
 
 def test_what_an_answer_costs_by_brute_force() -> None:
-    words("PG-BN and CBN take one pass to answer and to prove", "results.md")
+    words("PG-BN and CBN take one pass to answer and to prove", "appendix/other-methods.md")
     for path in (ROOT / "results" / "attacks").glob("bagnet*-certified.jsonl.gz"):
         for defence in ("patchguard", "clipped-bagnet"):
             assert {row["defences"][defence]["passes"] for row in rows_of(path)} == {1}

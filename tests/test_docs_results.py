@@ -1,4 +1,4 @@
-"""The page of measured results: its blocks and figures against their files, counted again by brute force."""
+"""The pages of measured results: their blocks and figures against their files, counted again by brute force."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
-from functools import lru_cache
-from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import recount
 from commands import certmask
+from recount import certified, right, split
 
 from certmask import JuryDetection, JuryRecovery, Patch
 from certmask.covers.default import suited_cover
@@ -29,7 +29,8 @@ from certmask.experiments.paper_tables import PATCHES
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "reproduce"
 FOLDERS = [RESULTS / name for name in EXPERIMENTS if any((RESULTS / name).glob("*.jsonl.gz"))]
-PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "docs" / "results.md", *sorted((ROOT / "docs" / "appendix").glob("*.md"))]
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 sys.path.insert(0, str(ROOT / "docs"))
 generate: Any = importlib.import_module("generate")
 tables: Any = importlib.import_module("experiment_tables")
@@ -40,11 +41,9 @@ CHOSEN = "jury recovery k=4, mask 80, aligned"
 OTHERS = ("DS", "PG-DS", "PG-BN", "CBN")
 
 
-@lru_cache
 def lines_of(path: Path) -> list[Row]:
-    """Header and rows of a packed results file, read without certmask; the first format said scheme for defence."""
-    text = gzip.decompress(path.read_bytes()).decode()
-    return [json.loads(line) for line in text.replace('"schemes":', '"defences":').splitlines()]
+    """Header and rows of a results file, read without certmask."""
+    return list(recount.lines(path))
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -53,10 +52,6 @@ def rows_of(path: Path) -> list[Row]:
 
 def held(rows: list[Row], defence: str, field: str = "certified") -> int:
     return sum(row["defences"][defence][field] is True for row in rows)
-
-
-def right(row: Row, defence: str) -> bool:
-    return bool(row["defences"][defence]["label"] == row["label"] and not row["defences"][defence]["alert"])
 
 
 def clean(rows: list[Row], defence: str) -> int:
@@ -85,7 +80,7 @@ def grids(markdown: str) -> dict[str, list[dict[str, str]]]:
 
 
 def figure(name: str) -> str:
-    """A figure inside a sentence of the page, by its name."""
+    """A figure inside a sentence of these pages, by its name."""
     (found,) = set(re.findall(rf"<!--={name}-->(.*?)<!--=-->", PAGE))
     return str(found)
 
@@ -118,6 +113,33 @@ def page(kind: str, path: str) -> str:
 def test_every_block_and_figure_says_what_the_files_say(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert generate.filled(text) == text, "run make docs"
+
+
+def test_a_recount_without_certmask_agrees_with_every_figure_of_the_front_pages() -> None:
+    count, odd = recount.differences(ROOT / "README.md", ROOT / "docs" / "results.md")
+    assert odd == []
+    assert count > 400
+    assert not re.search(r"^\s*(?:from|import) certmask", Path(recount.__file__).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("page", "figure"),
+    [
+        ("README.md", r"→ (\d)"),
+        ("docs/results.md", r"\| (\d)\d\.\d \|"),
+        ("docs/results.md", r"--=zoom points-->\+(\d)"),
+    ],
+)
+def test_the_recount_sees_a_wrong_digit(tmp_path: Path, page: str, figure: str) -> None:
+    shutil.copy(ROOT / "README.md", tmp_path)
+    shutil.copy(ROOT / "docs" / "results.md", tmp_path)
+    changed = tmp_path / Path(page).name
+    text = changed.read_text(encoding="utf-8")
+    found = re.search(figure, text)
+    assert found
+    other = str((int(found[1]) + 1) % 10)
+    changed.write_text(text[: found.start(1)] + other + text[found.end(1) :], encoding="utf-8")
+    assert len(recount.differences(tmp_path / "README.md", tmp_path / "results.md")[1]) == 1
 
 
 def test_every_figure_that_is_read_stands_in_a_sentence() -> None:
@@ -215,10 +237,6 @@ def clustered(found: dict[str, list[Row]], holds: Callable[[Row, str], bool]) ->
     return f"{means.mean():+.1f} ± {1.96 * means.std() / np.sqrt(len(means)):.1f}".replace("-", "−")
 
 
-def certified(row: Row, defence: str) -> bool:
-    return row["defences"][defence]["certified"] is True
-
-
 def test_the_figures_in_sentences_by_brute_force() -> None:
     found, sixes, imagenet = measured("table1", JURIES), measured("table1", SIX), measured("table1", data="imagenet")
     ahead = sum(held(rows, JURIES) > held(rows, CLEANSER) for rows in found.values())
@@ -242,35 +260,13 @@ def zoom_runs() -> dict[str, list[Row]]:
     return {file.split("--")[0]: rows for file, rows in measured("zoom").items()}
 
 
-def split(rows: list[Row], first: str, second: str, holds: Callable[[Row, str], bool]) -> tuple[int, int]:
-    sides = [(holds(row, first), holds(row, second)) for row in rows]
-    return sides.count((True, False)), sides.count((False, True))
-
-
-def sign_test(gained: int, lost: int) -> float:
-    """McNemar's exact test, two-sided."""
-    n, least = gained + lost, min(gained, lost)
-    return min(1.0, 2 * sum(comb(n, k) for k in range(least + 1)) / float(2**n))
-
-
-def beyond(splits: list[tuple[int, int]]) -> list[bool]:
-    """Which of the splits are beyond chance, by Holm's steps from the smallest p on."""
-    chances = [sign_test(*counts) for counts in splits]
-    found = [False] * len(splits)
-    for step, number in enumerate(sorted(range(len(splits)), key=chances.__getitem__)):
-        if chances[number] * (len(splits) - step) >= 0.05:
-            break
-        found[number] = True
-    return found
-
-
 def test_what_is_said_of_zoom_by_brute_force() -> None:
     """Certificates, in all comparisons of the experiment together; right answers, beside one other defence."""
     runs_of = zoom_runs()
     assert len(runs_of) == 5
     asked = [(c.first, c.second, model) for c in EXPERIMENTS["zoom"].comparisons for model in runs_of]
     splits = [split(runs_of[model], first, second, certified) for first, second, model in asked]
-    sure = dict(zip(asked, beyond(splits), strict=True))
+    sure = dict(zip(asked, recount.beyond_chance(splits), strict=True))
     apart = dict(zip(asked, splits, strict=True))
     for name, first, second, models in (
         ("ahead", "zoom", CLEANSER, [*runs_of]),
@@ -286,9 +282,9 @@ def test_what_is_said_of_zoom_by_brute_force() -> None:
     beside = [split(rows, "zoom", CLEANSER, right) for rows in runs_of.values()]
     assert figure("zoom clean more") == str(sum(a > b for a, b in beside))
     assert figure("zoom clean fewer") == str(sum(a < b for a, b in beside))
-    assert figure("zoom clean beyond chance") == str(sum(beyond(beside)))
+    assert figure("zoom clean beyond chance") == str(sum(recount.beyond_chance(beside)))
     lost = [split(rows, "undefended", "zoom", right) for rows in runs_of.values()]
-    assert figure("zoom clean lost beyond chance") == str(sum(beyond(lost)))
+    assert figure("zoom clean lost beyond chance") == str(sum(recount.beyond_chance(lost)))
     names = {"DeiT-Tiny, ImageNet": "deit_tiny_patch16_224", "DeiT-Tiny, Imagenette": "deit_tiny-imagenette"}
     for text, model in names.items():
         points = 100 * (clean(runs_of[model], "zoom") - clean(runs_of[model], "undefended")) / len(runs_of[model])
@@ -480,6 +476,7 @@ def test_the_words_about_the_fold_and_the_front_are_borne_out() -> None:
 
 def test_another_process_came_to_the_same_verdicts() -> None:
     """What the page says of compiling: equal without timed kernels, not with them."""
+    words("BagNets and `told_resnet26-cifar10` on a CPU")
     lines = grids(PAGE)["The same defences on the same photos in two processes"]
     (fixed,) = [line for line in lines if line["compiled"] == "deterministic"]
     assert (fixed["verdicts"], fixed["other answer"], fixed["other certificate"]) == ("4,320", "0", "0")
@@ -491,6 +488,7 @@ def test_another_process_came_to_the_same_verdicts() -> None:
         compiled = header["model"].get("compiled", True)
         assert compiled or not {SIX, CLEANSER} & header["defences"].keys()
         assert header["model"].get("compile_options") == ({"deterministic": True} if compiled else None)
+        assert header["model"]["device"].startswith("cpu") == path.name.startswith(("bagnet", "told_"))
 
 
 def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFixture[str],
@@ -580,7 +578,7 @@ def told(copy: Path, text: str, expected: str, capsys: pytest.CaptureFixture[str
 
 def test_plots_are_drawn_where_the_page_looks_for_them(copy: Path) -> None:
     tables.draw_plots([copy / "results" / "reproduce" / "fold"], copy / "docs" / "images")
-    for target in re.findall(r"\]\((images/[^)]+)\)", tables.plots(copy / "results" / "reproduce" / "fold")):
+    for target in re.findall(r"\]\(\.\./(images/[^)]+)\)", tables.plots(copy / "results" / "reproduce" / "fold")):
         assert (copy / "docs" / target).stat().st_size > 10_000
         assert (ROOT / "docs" / target).is_file()
 

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from certmask.zoo import load_classifier as load_classifier
     from certmask.zoo.timm_import import import_timm as import_timm
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOMS = {
     "adapters": ["BlackBox"],

@@ -1,4 +1,4 @@
-"""Covers for those who do not want to choose one: docs/results.md has the measurement that they are taken from."""
+"""Covers for those who do not want to choose one: docs/appendix/covers.md has the measurement that they rest on."""
 
 from __future__ import annotations
 
