@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,10 @@ def overhead(folder: Path, photos: int, turns: int) -> Record:
 
 
 def workers(folder: Path, photos: int, turns: int) -> Record:
-    """One worker on a core, and two on a core each: how much faster photos are done once all of them work."""
+    """One worker on a core, and two on a core each: how much faster photos are done once all of them work.
+
+    Beside it the ceiling: two plain engines of a thread each, half of the photos for either, against one alone.
+    """
     data = noisy_photos(folder / "photos", photos, 32)
     options = ("--model", "resnet26-cifar10", "--rule", "patchcleanser", "--backend", "torch", "--margin", "0.0001")
     runs = []
@@ -90,16 +94,28 @@ def workers(folder: Path, photos: int, turns: int) -> Record:
         for count in (1, 2):
             out = folder / f"{count}-{turn}.jsonl"
             more = ("--engine", "ray", "--workers", str(count))
-            began = watched(data, out, *options, *more)
-            runs.append({"engine": f"ray {count}", "workers": count, **began})
-        if known(folder / f"1-{turn}.jsonl") != known(folder / f"2-{turn}.jsonl"):
-            raise SystemExit("expected the same rows from one worker and from two, got others")
+            runs.append({"engine": f"ray {count}", "workers": count, **watched(data, out, *options, *more)})
+        runs.append({"engine": "here 1", "threads": 1, **watched(data, folder / f"here-{turn}.jsonl", *options)})
+        runs.append({"engine": "shards 2", "shards": 2, **sharded(data, folder / f"shard-{turn}", 2, *options)})
+        rows = [known(folder / f"{name}-{turn}.jsonl") for name in ("1", "2", "here")]
+        if any(own != rows[0] for own in rows):
+            raise SystemExit("expected the same rows from every engine, got others")
     return {
         "options": options,
         "runs": runs,
         "speedup": ratio(runs, "ray 1", "ray 2", "working_seconds"),
         "speedup_with_start": ratio(runs, "ray 1", "ray 2"),
+        "ceiling": ratio(runs, "here 1", "shards 2", "working_seconds"),
     }
+
+
+def sharded(data: Path, out: Path, count: int, *options: str) -> Record:
+    """Plain engines side by side, with a shard of the photos each; their times are those of the last to end."""
+    shards = [(f"{number}/{count}", out.with_suffix(f".{number}.jsonl")) for number in range(1, count + 1)]
+    with ThreadPoolExecutor(count) as pool:
+        done = list(pool.map(lambda shard: watched(data, shard[1], *options, "--shard", shard[0]), shards))
+    sums = {key: sum(run[key] for run in done) for key in ("photos", "passes")}
+    return {**sums, **{key: max(run[key] for run in done) for key in ("seconds", "working_seconds", "load")}}
 
 
 def watched(data: Path, out: Path, *options: str) -> Record:

@@ -210,7 +210,7 @@ def test_a_worker_that_is_another_function_is_refused(
 
     from certmask.cli.choices import Choices, photos_for
     from certmask.cli.engines import Recipe
-    from certmask.scale import certify_on_ray
+    from certmask.scale.driver import certify_on_ray
 
     second = next(node for node in cluster.list_all_nodes() if node is not cluster.head_node)
     odd: list[Any] = []
