@@ -17,6 +17,9 @@ from certmask.errors import CertmaskError, UsageError, first_line
 LOCAL = "local"
 """The address of a Ray that is started for this run alone, and stopped after it."""
 
+ALONE = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
+"""For how many seconds processes of such a Ray look for its head once that is gone; a cluster's do for a minute."""
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -64,9 +67,8 @@ def _room(cpus: float, each: float, gpus: float, each_gpus: float) -> int:
 
 
 def import_ray() -> Any:
-    """Ray with its data sets; an error that names the extra where it is not installed."""
+    """Ray; an error that names the extra where it is not installed."""
     try:
-        import_module("ray.data")
         return import_module("ray")
     except ImportError as error:
         raise CertmaskError(
@@ -87,14 +89,9 @@ def connected(pool: Pool) -> Iterator[Pool]:
     if own:
         with _silent():
             _connect(ray, pool)
-    context = ray.data.DataContext.get_current()
-    before = context.enable_progress_bars, context.print_on_execution_start
-    context.enable_progress_bars = context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         yield pool.fitted([node["Resources"] for node in ray.nodes() if node["Alive"]])
     finally:
-        context.enable_progress_bars, context.print_on_execution_start = before
         if own:
             ray.shutdown()
 
@@ -130,6 +127,19 @@ def _connect(ray: Any, pool: Pool) -> None:
     _check_address(address)
     here: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address == LOCAL else {}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
+        with _inherited(ALONE if address == LOCAL else {}):
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise CertmaskError(f"expected a Ray cluster at {address}, got {first_line(error)}") from None
+
+
+@contextmanager
+def _inherited(more: dict[str, str]) -> Iterator[None]:
+    """An environment for the processes that are started meanwhile; what is set already stays."""
+    added = {name: value for name, value in more.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
