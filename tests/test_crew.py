@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,6 +183,11 @@ def test_a_survey_that_kills_everybody_ends_the_run(monkeypatch: pytest.MonkeyPa
         made.survey(None)
 
 
+def worked(made: Crew) -> Iterator[Any]:
+    made.survey(None)
+    yield from begun(made).each("rows", samples(8), 4)
+
+
 @pytest.mark.parametrize("method", ["set_up", "survey", "begin", "rows"])
 def test_an_error_of_a_worker_is_that_of_the_run(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own kind where it is one of certmask's, and never taken for the death of a worker."""
@@ -199,6 +204,5 @@ def test_an_error_of_a_worker_is_that_of_the_run(method: str, monkeypatch: pytes
     ):
         ray = Ray(failing)
         with pytest.raises(kind, match=str(cause)), crew(ray, 2, monkeypatch) as made:
-            made.survey(None)
-            list(begun(made).each("rows", samples(8), 4))
+            list(worked(made))
         assert len(ray.started) == 2
