@@ -18,8 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
 from PIL import Image
@@ -94,7 +97,9 @@ def workers(folder: Path, photos: int, turns: int) -> Record:
         for count in (1, 2):
             out = folder / f"{count}-{turn}.jsonl"
             more = ("--engine", "ray", "--workers", str(count))
-            runs.append({"engine": f"ray {count}", "workers": count, **watched(data, out, *options, *more)})
+            runs.append(
+                {"engine": f"ray {count}", "workers": count, **watched(data, out, *options, *more, workers=count)}
+            )
         runs.append({"engine": "here 1", "threads": 1, **watched(data, folder / f"here-{turn}.jsonl", *options)})
         runs.append({"engine": "shards 2", "shards": 2, **sharded(data, folder / f"shard-{turn}", 2, *options)})
         rows = [known(folder / f"{name}-{turn}.jsonl") for name in ("1", "2", "here")]
@@ -118,7 +123,7 @@ def sharded(data: Path, out: Path, count: int, *options: str) -> Record:
     return {**sums, **{key: max(run[key] for run in done) for key in ("seconds", "working_seconds", "load")}}
 
 
-def watched(data: Path, out: Path, *options: str) -> Record:
+def watched(data: Path, out: Path, *options: str, workers: int = 1) -> Record:
     """A run, with the time from its first row to its last, and the driver's memory whenever there are more rows."""
     start, memory = time.perf_counter(), list[tuple[int, int]]()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
@@ -137,11 +142,17 @@ def watched(data: Path, out: Path, *options: str) -> Record:
     if process.returncode:
         raise SystemExit(process.stdout.read() if process.stdout else "")
     rows = read_results(out)[1]
-    working = (moments[-1][0] - moments[0][0]) * len(rows) / (moments[-1][1] - moments[0][1])
+    working = (moments[-1][0] - moments[0][0]) * len(rows) / (moments[-1][1] - _done(moments, workers))
     return {
         "photos": len(rows), "passes": sum(row["passes"] for row in rows), "seconds": seconds,
         "working_seconds": working, "load": os.getloadavg()[0], "driver_memory": memory[:: max(len(memory) // 40, 1)],
     }  # fmt: skip
+
+
+def _done(moments: Sequence[tuple[float, int]], workers: int) -> int:
+    """Photos that were as good as done when the first rows were seen: a block of every worker."""
+    block = mode(later[1] - earlier[1] for earlier, later in pairwise([(0.0, 0), *moments]))
+    return max(moments[0][1], workers * block)
 
 
 def resident(process: int) -> int:

@@ -28,6 +28,8 @@ def engines_table(path: Path) -> str:
 def _engine(run: dict[str, Any]) -> str:
     if "threads" in run:
         return f"here, {run['threads']} thread{'s' if run['threads'] != 1 else ''}"
+    if "shards" in run:
+        return f"here, {run['shards']} shards at once, 1 thread each"
     count = run.get("workers")
     return "ray" if count is None else f"ray, {count} worker{'s' if count != 1 else ''} of 1 thread"
 
@@ -48,6 +50,7 @@ def scale(folder: Path) -> dict[str, str]:
         "overhead": f"{100 * overhead['overhead']:+.0f}",
         "overhead on one core": f"{100 * overhead['overhead_on_one_core']:+.0f}",
         "speedup": f"{workers['speedup']:.2f}",
+        "ceiling": f"{workers['ceiling']:.2f}",
         "speedup with start": f"{workers['speedup_with_start']:.2f}",
         "growth": f"{memory['growth_bytes'] / MIB:+.0f}",
         "largest": f"{memory['largest_bytes'] / MIB:.0f}",
