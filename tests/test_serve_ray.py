@@ -7,13 +7,18 @@ import re
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from commands import PROGRAM, certmask
 from PIL import Image
 from processes import children
 from serving import Server, encoded, serving
+
+from certmask.errors import UsageError
+from certmask.service.limits import Replicas
 
 pytestmark = pytest.mark.cluster
 
@@ -77,6 +82,27 @@ def test_more_replicas_than_processors_are_refused(little_model: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert re.search(r"^error: expected at most \d+ CPUs for all replicas, got 999 of 1$", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "told"),
+    [
+        (Replicas(3, 1.0), ""),
+        (Replicas(30, 0.1), ""),
+        (Replicas(4, 1.0), "expected at most 3 CPUs for all replicas, got 4 of 1"),
+        (Replicas(1, 3.0), "expected room for 1 replicas of 3 CPUs, got nodes of 1, 2"),
+        (Replicas(2, 1.5), "expected room for 2 replicas of 1.5 CPUs, got nodes of 1, 2"),
+        (Replicas(1, 1.0, 1.0), "expected at most 0 GPUs for all replicas, got 1 of 1"),
+    ],
+)
+def test_a_replica_needs_room_on_one_node(replicas: Replicas, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from certmask.service.replicas import _check_room
+
+    sizes = ((1.0, True), (2.0, True), (64.0, False))
+    nodes = [{"Alive": alive, "Resources": {"CPU": cpus}} for cpus, alive in sizes]
+    monkeypatch.setattr("certmask.service.replicas.ray", SimpleNamespace(nodes=lambda: nodes, shutdown=lambda: None))
+    with pytest.raises(UsageError, match=f"^{re.escape(told)}$") if told else nullcontext():
+        _check_room(replicas)
 
 
 def test_what_is_rays_is_refused_without_it(little_model: Path) -> None:
