@@ -14,7 +14,7 @@ from uuid import uuid4
 from processes import certify
 
 MARK = "CERTMASK_TEST_MARK"
-NODE = {"num_cpus": 1}
+NODE = {"num_cpus": 1, "include_log_monitor": False}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """What keeps all nodes at 127.0.0.1, as Ray has it on other systems than Linux."""
 CRASHING = b"CRASH the decoder"
@@ -79,7 +79,7 @@ def cluster_of(nodes: int) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     with patch("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False):
-        cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "no_monitor": True})
         try:
             for _ in range(nodes - 1):
                 cluster.add_node(**NODE)

@@ -25,6 +25,8 @@ from certmask.results.file import read_results, read_set_aside
 pytestmark = pytest.mark.cluster
 
 pytest.importorskip("ray")
+pytest.importorskip("onnxruntime")
+graphs = pytest.importorskip("graphs")
 PHOTOS = 40
 Row = dict[str, Any]
 
@@ -47,9 +49,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def options(little_model: Path) -> list[str]:
-    rules = ["--rule", "jury-recovery", "--rule", "undefended", "--batch", "8", "--backend", "torch"]
-    return ["--model", str(little_model), "--patch", "5", "--mask", "18", *rules]
+def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A small ONNX graph, which workers load in half of the time that timm takes."""
+    graph = graphs.model(images=("n", 3, 32, 32), logits=("n", len(CIFAR10)), classes=len(CIFAR10))
+    model = graphs.written(tmp_path_factory.mktemp("graph"), graph, {**graphs.CARD, "classes": list(CIFAR10)})
+    rules = ["--rule", "jury-recovery", "--rule", "undefended", "--batch", "8", "--backend", "onnxruntime"]
+    return ["--model", str(model), "--patch", "5", "--mask", "18", *rules]
 
 
 @pytest.fixture(scope="module")
