@@ -19,7 +19,7 @@ from certmask.certification import (
 from certmask.data import Dataset
 from certmask.defences import PhotoDefence
 from certmask.errors import ChangedModelError, ResultsError
-from certmask.results.file import ResultsFile
+from certmask.results.file import ResultsFile, Row
 from certmask.results.run import check_begun
 from certmask.scale.crew import Crew
 from certmask.scale.photos import block_size
@@ -68,9 +68,9 @@ def certify_on_ray(
     ray = import_ray()
     report: Progress = progress or (lambda *_: None)
     workplace = Workplace(Path.cwd(), pool.threads)
-    before, done = recorded(path)
+    before, done = _begun(path)
     with connected(pool) as fitted:
-        size = _crew_size(len(dataset) - len(done), fitted)
+        size = _crew_size(len(dataset) - done, fitted)
         with Crew(ray, fitted, size, setting, workplace) as crew:
             some = (dataset if margin_photos is None else margin_photos).spread(MARGIN_PHOTOS)
             found = crew.survey(margin, some, before, str(path))
@@ -89,6 +89,12 @@ def certify_on_ray(
                     results.void(str(change))
                     raise
     return Outcome(set_aside, found)
+
+
+def _begun(path: Path) -> tuple[Row, int]:
+    """The header of a run to be continued, and how many rows it has."""
+    header, rows = recorded(path)
+    return header, len(rows)
 
 
 def _crew_size(photos: int, pool: Pool) -> int:
