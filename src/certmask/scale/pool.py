@@ -17,9 +17,8 @@ from certmask.errors import CertmaskError, UsageError, first_line
 LOCAL = "local"
 """The address of a Ray that is started for this run alone, and stopped after it."""
 
-ALONE = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5", "RAY_worker_niceness": "0"}
-"""Of such a Ray: for how many seconds its processes look for its head once that is gone (a cluster's do for a minute),
-and that workers compute with the priority of the command, as the plain engine does (a cluster's have a lower one)."""
+ALONE = {"RAY_worker_niceness": "0"}
+"""Of such a Ray: workers have the priority of the command, as the plain engine has it; a cluster's have a lower one."""
 
 
 @dataclass(frozen=True)
