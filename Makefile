@@ -20,7 +20,7 @@ cluster: setup     ## tests with Ray, whose nodes and drivers die, and of the se
 mutants: setup     ## break the source in every way that would make a certificate false; the tests must notice
 	$(BIN)/python tests/mutants.py
 
-check: lint types test   ## everything that continuous integration runs
+check: lint types test   ## style, types and tests; continuous integration runs this and make cluster
 
 lint: setup        ## ruff: style, and whether every file is formatted
 	$(BIN)/ruff check .

@@ -1,11 +1,10 @@
 """Measures `certmask certify --engine ray` beside the plain engine on one machine, and writes one JSON file.
 
-    python -m benchmarks.scale --part overhead --out results/speed/scale-overhead.json    200 photos, the same cores
-    python -m benchmarks.scale --part workers  --out results/speed/scale-workers.json     two workers against one
-    python -m benchmarks.scale --part memory   --out results/speed/scale-memory.json      10,000 tiny photos
+    python -m benchmarks.scale --part engines --out results/speed/scale-engines.json    200 photos on the same cores
+    python -m benchmarks.scale --part memory  --out results/speed/scale-memory.json     10,000 tiny photos
 
 Every run is a process of its own, from the command to its end: what it takes to start Ray and to load the model counts.
-Rows of all runs are compared. Runs of the two kinds alternate, and the machine's load is recorded.
+Rows of all runs are compared. Runs of all kinds alternate, and the machine's load is recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
 from PIL import Image
@@ -29,25 +32,6 @@ from certmask.results.file import provenance, read_results
 
 Record = dict[str, Any]
 COMMAND = (sys.executable, "-c", "from certmask.cli import main; main()", "certify")
-
-
-def certified(photos: Path, out: Path, threads: int, *options: str) -> Record:
-    """One run of the command line: seconds from its start to its end, and in its workers alone."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "COLUMNS": "160"}
-    start = time.perf_counter()
-    done = subprocess.run(
-        [*COMMAND, str(photos), *options, "--out", str(out)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - start
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    rows = read_results(out)[1]
-    passes, busy = (sum(row[key] for row in rows) for key in ("passes", "seconds"))
-    return {"photos": len(rows), "passes": passes, "seconds": seconds, "row_seconds": busy, "load": os.getloadavg()[0]}
 
 
 def known(out: Path) -> dict[str, Record]:
@@ -64,48 +48,54 @@ def noisy_photos(root: Path, count: int, side: int) -> Path:
     return root
 
 
-def overhead(folder: Path, photos: int, turns: int) -> Record:
-    """The plain engine on some cores, and Ray with a worker on each of them: on all cores, and on one."""
+def engines(folder: Path, photos: int, turns: int) -> Iterator[Record]:
+    """The plain engine on some cores, and Ray with a worker on each of them: on all cores, and on one; turn by turn.
+
+    Beside it the ceiling of what a second core gives: plain engines of a thread each side by side, with a shard of the
+    photos for each, against one alone.
+    """
     cores, data = os.cpu_count() or 1, noisy_photos(folder / "photos", photos, 32)
     options = ("--model", "resnet26-cifar10", "--rule", "patchcleanser", "--backend", "torch", "--margin", "0.0001")
     runs = []
     for turn in range(turns):
-        for count in dict.fromkeys((cores, 1)):
-            plain, ray = folder / f"plain-{count}-{turn}.jsonl", folder / f"ray-{count}-{turn}.jsonl"
-            by_ray = (*options, "--engine", "ray", "--workers", str(count))
-            runs.append({"engine": f"here {count}", "threads": count, **certified(data, plain, count, *options)})
-            runs.append({"engine": f"ray {count}", "workers": count, **certified(data, ray, 1, *by_ray)})
-            if known(plain) != known(ray):
-                raise SystemExit("expected the same rows from both engines, got others")
-    all_cores, one = (ratio(runs, f"ray {count}", f"here {count}") - 1 for count in (cores, 1))
-    return {"options": options, "runs": runs, "overhead": all_cores, "overhead_on_one_core": one}
+        files = []
+        for count in (cores, 1):
+            files += [folder / f"{name}-{count}-{turn}.jsonl" for name in ("here", "ray")]
+            plain = watched(data, files[-2], *options, threads=count)
+            by_ray = watched(data, files[-1], *options, "--engine", "ray", "--workers", str(count), workers=count)
+            runs.append({"engine": f"here {count}", "threads": count, **_times(plain)})
+            runs.append({"engine": f"ray {count}", "workers": count, **_times(by_ray)})
+        runs.append({"engine": "shards", "shards": cores, **sharded(data, folder / f"shard-{turn}", cores, *options)})
+        if any(known(file) != known(files[0]) for file in files):
+            raise SystemExit("expected the same rows from every engine, got others")
+        yield {
+            "options": options,
+            "runs": runs,
+            "overhead": ratio(runs, f"ray {cores}", f"here {cores}") - 1,
+            "overhead_on_one_core": ratio(runs, "ray 1", "here 1") - 1,
+            "speedup": ratio(runs, "ray 1", f"ray {cores}", "working_seconds"),
+            "speedup_with_start": ratio(runs, "ray 1", f"ray {cores}"),
+            "ceiling": ratio(runs, "here 1", "shards", "working_seconds"),
+        }
 
 
-def workers(folder: Path, photos: int, turns: int) -> Record:
-    """One worker on a core, and two on a core each: how much faster photos are done once all of them work."""
-    data = noisy_photos(folder / "photos", photos, 32)
-    options = ("--model", "resnet26-cifar10", "--rule", "patchcleanser", "--backend", "torch", "--margin", "0.0001")
-    runs = []
-    for turn in range(turns):
-        for count in (1, 2):
-            out = folder / f"{count}-{turn}.jsonl"
-            more = ("--engine", "ray", "--workers", str(count))
-            began = watched(data, out, *options, *more)
-            runs.append({"engine": f"ray {count}", "workers": count, **began})
-        if known(folder / f"1-{turn}.jsonl") != known(folder / f"2-{turn}.jsonl"):
-            raise SystemExit("expected the same rows from one worker and from two, got others")
-    return {
-        "options": options,
-        "runs": runs,
-        "speedup": ratio(runs, "ray 1", "ray 2", "working_seconds"),
-        "speedup_with_start": ratio(runs, "ray 1", "ray 2"),
-    }
+def _times(run: Record) -> Record:
+    return {key: run[key] for key in run if key != "driver_memory"}
 
 
-def watched(data: Path, out: Path, *options: str) -> Record:
+def sharded(data: Path, out: Path, count: int, *options: str) -> Record:
+    """Plain engines side by side, with a shard of the photos each; their times are those of the last to end."""
+    shards = [(f"{number}/{count}", out.with_suffix(f".{number}.jsonl")) for number in range(1, count + 1)]
+    with ThreadPoolExecutor(count) as pool:
+        done = list(pool.map(lambda shard: watched(data, shard[1], *options, "--shard", shard[0]), shards))
+    sums = {key: sum(run[key] for run in done) for key in ("photos", "passes")}
+    return {**sums, **{key: max(run[key] for run in done) for key in ("seconds", "working_seconds", "load")}}
+
+
+def watched(data: Path, out: Path, *options: str, threads: int = 1, workers: int = 1) -> Record:
     """A run, with the time from its first row to its last, and the driver's memory whenever there are more rows."""
     start, memory = time.perf_counter(), list[tuple[int, int]]()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "COLUMNS": "160"}
     process = subprocess.Popen(
         [*COMMAND, str(data), *options, "--out", str(out)], env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
@@ -121,11 +111,17 @@ def watched(data: Path, out: Path, *options: str) -> Record:
     if process.returncode:
         raise SystemExit(process.stdout.read() if process.stdout else "")
     rows = read_results(out)[1]
-    working = (moments[-1][0] - moments[0][0]) * len(rows) / (moments[-1][1] - moments[0][1])
+    working = (moments[-1][0] - moments[0][0]) * len(rows) / (moments[-1][1] - _done(moments, workers))
     return {
         "photos": len(rows), "passes": sum(row["passes"] for row in rows), "seconds": seconds,
         "working_seconds": working, "load": os.getloadavg()[0], "driver_memory": memory[:: max(len(memory) // 40, 1)],
     }  # fmt: skip
+
+
+def _done(moments: Sequence[tuple[float, int]], workers: int) -> int:
+    """Photos that were as good as done when the first rows were seen: a block of every worker."""
+    block = mode(later[1] - earlier[1] for earlier, later in pairwise([(0.0, 0), *moments]))
+    return max(moments[0][1], workers * block)
 
 
 def resident(process: int) -> int:
@@ -137,13 +133,13 @@ def resident(process: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
 
 
-def memory(folder: Path, photos: int, _turns: int) -> Record:
+def memory(folder: Path, photos: int, _turns: int) -> Iterator[Record]:
     """Many tiny photos: whether the driver's memory grows with the rows that it has written."""
     data = noisy_photos(folder / "photos", photos, 16)
     options = ("--model", "resnet26-cifar10", "--rule", "zoom-detection", "--levels", "2", "--margin", "0.0001")
     run = watched(data, folder / "run.jsonl", *options, "--backend", "torch", "--engine", "ray")
     held = [bytes_ for rows, bytes_ in run["driver_memory"] if rows >= photos // 10 and bytes_]
-    return {"options": options, "runs": [run], "growth_bytes": held[-1] - held[0], "largest_bytes": max(held)}
+    yield {"options": options, "runs": [run], "growth_bytes": held[-1] - held[0], "largest_bytes": max(held)}
 
 
 def ratio(runs: list[Record], above: str, below: str, key: str = "seconds") -> float:
@@ -152,7 +148,7 @@ def ratio(runs: list[Record], above: str, below: str, key: str = "seconds") -> f
     return float(best[above] / best[below])
 
 
-PARTS = {"overhead": (overhead, 200), "workers": (workers, 200), "memory": (memory, 10_000)}
+PARTS = {"engines": (engines, 200), "memory": (memory, 10_000)}
 
 
 def main() -> None:
@@ -166,12 +162,12 @@ def main() -> None:
     import torch
 
     measure, photos = PARTS[asked.part]
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), asked.photos or photos, asked.turns)
     versions = {**provenance(), "ray": ray.__version__}
     about = {"part": asked.part, "device": device_name(torch.device("cpu")), "cores": os.cpu_count()}
-    asked.out.write_text(json.dumps({**about, "versions": versions, **found}, indent=1) + "\n")
-    print({key: value for key, value in found.items() if key != "runs"})
+    with tempfile.TemporaryDirectory() as folder:
+        for found in measure(Path(folder), asked.photos or photos, asked.turns):
+            asked.out.write_text(json.dumps({**about, "versions": versions, **found}, indent=1) + "\n")
+            print({key: value for key, value in found.items() if key != "runs"}, flush=True)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ def engines_table(path: Path) -> str:
 def _engine(run: dict[str, Any]) -> str:
     if "threads" in run:
         return f"here, {run['threads']} thread{'s' if run['threads'] != 1 else ''}"
+    if "shards" in run:
+        return f"here, {run['shards']} shards at once, 1 thread each"
     count = run.get("workers")
     return "ray" if count is None else f"ray, {count} worker{'s' if count != 1 else ''} of 1 thread"
 
@@ -38,17 +40,16 @@ def _working(run: dict[str, Any]) -> str:
 
 def scale(folder: Path) -> dict[str, str]:
     """Figures inside the sentences of the page."""
-    overhead, workers, memory = (
-        json.loads((folder / f"scale-{part}.json").read_text()) for part in ("overhead", "workers", "memory")
-    )
+    engines, memory = (json.loads((folder / f"scale-{part}.json").read_text()) for part in ("engines", "memory"))
     fast = json.loads((folder / "real-deit-tiny-h200.json").read_text())["runs"][0]
     each, rate = fast["passes"] / fast["images"], fast["passes"] / fast["seconds"]
     (many,) = memory["runs"]
     return {
-        "overhead": f"{100 * overhead['overhead']:+.0f}",
-        "overhead on one core": f"{100 * overhead['overhead_on_one_core']:+.0f}",
-        "speedup": f"{workers['speedup']:.2f}",
-        "speedup with start": f"{workers['speedup_with_start']:.2f}",
+        "overhead": f"{100 * engines['overhead']:+.0f}",
+        "overhead on one core": f"{100 * engines['overhead_on_one_core']:+.0f}",
+        "speedup": f"{engines['speedup']:.2f}",
+        "ceiling": f"{engines['ceiling']:.2f}",
+        "speedup with start": f"{engines['speedup_with_start']:.2f}",
         "growth": f"{memory['growth_bytes'] / MIB:+.0f}",
         "largest": f"{memory['largest_bytes'] / MIB:.0f}",
         "many": f"{many['photos']:,}",

@@ -92,6 +92,7 @@ def test_every_public_name_is_there() -> None:
         ("import certmask; certmask.Defence", ("timm", "matplotlib", "ray")),
         ("import certmask.cli.app", ("torch", "timm", "matplotlib", "numpy")),
         ("from certmask.cli.plan import plan", ("torch", "timm", "matplotlib")),
+        ("import certmask.scale.attempts, certmask.scale.photos", ("torch", "timm", "ray")),
     ],
 )
 def test_imports_stay_light(statement: str, absent: tuple[str, ...]) -> None:

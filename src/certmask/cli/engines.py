@@ -18,7 +18,7 @@ from certmask.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from certmask.data import Dataset
-    from certmask.scale import Pool
+    from certmask.scale.pool import Pool
     from certmask.scale.survey import Survey
     from certmask.threat import PhotoPatch
     from certmask.votes import Margin
@@ -124,7 +124,7 @@ def certified_here(task: Task) -> Certified:
 
 def certified_on_ray(task: Task, pool: Pool) -> Certified:
     """The rows, made by workers."""
-    from certmask.scale import certify_on_ray
+    from certmask.scale.driver import certify_on_ray
 
     def told(found: Survey, fitted: Pool) -> None:
         model, workers = found.header["model"], f"{fitted.workers} worker{'s' if fitted.workers != 1 else ''}"

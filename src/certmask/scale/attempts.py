@@ -41,6 +41,12 @@ class Record:
 
         ray.get(self._handle.end.remote(name))
 
+    def close(self) -> None:
+        """End the process that has them."""
+        import ray
+
+        ray.kill(self._handle)
+
 
 def started_record(ray: Any) -> Record:
     """A record beside the driver, so that no other node takes it down."""

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from certmask import errors
-from certmask.certification import Progress, checked_stickers, holds_somewhere, photo_threat, recorded, whole_header
+from certmask.certification import (
+    MARGIN_PHOTOS,
+    Progress,
+    checked_stickers,
+    holds_somewhere,
+    photo_threat,
+    recorded,
+    whole_header,
+)
 from certmask.data import Dataset
 from certmask.defences import PhotoDefence
-from certmask.errors import CertmaskError, ChangedModelError, ResultsError, first_line
+from certmask.errors import ChangedModelError, ResultsError
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import check_begun
-from certmask.scale.attempts import started_record
-from certmask.scale.photos import block_size, blocks, digests, read
+from certmask.scale.crew import Crew
+from certmask.scale.photos import block_size
 from certmask.scale.pool import Pool, connected, import_ray
 from certmask.scale.setting import Setting, Workplace
-from certmask.scale.survey import Survey, surveyed
-from certmask.scale.worker import Orders, Worker
+from certmask.scale.survey import Survey
+from certmask.scale.worker import Orders
 from certmask.votes import Margin
 
 MOST = {"cpu": 16, "cuda": 256}
 """Photos that a worker takes at a time at most: what is lost with it, and what fills its batches."""
-ROUNDS = 3
-"""How often photos are handed out of which nothing came back, though no worker complained."""
 
 EVERYBODY = Pool()
 """As many workers as there is room for on this machine."""
@@ -66,28 +68,45 @@ def certify_on_ray(
     ray = import_ray()
     report: Progress = progress or (lambda *_: None)
     workplace = Workplace(Path.cwd(), pool.threads)
+    before, done = _begun(path)
     with connected(pool) as fitted:
-        record = started_record(ray)
-        some = dataset if margin_photos is None else margin_photos
-        found = surveyed(ray, fitted, setting, some, margin, recorded(path)[0], str(path), workplace, record)
-        for note in found.notes:
-            warnings.warn(note, stacklevel=2)
-        if told:
-            told(found, fitted)
-        empty = replace(dataset, samples=())
-        orders = Orders(setting, found.margin, found.function, empty, workplace, record, votes and votes.absolute())
-        with ResultsFile(path, whole_header(found.header, dataset)) as results:
-            left = _left(ray, fitted, dataset, results, found)
-            report("images", len(dataset) - len(left))
-            try:
-                set_aside = _written(ray, fitted, left, orders, results, report)
-            except ChangedModelError as change:
-                results.void(str(change))
-                raise
+        size = _crew_size(len(dataset) - done, fitted)
+        with Crew(ray, fitted, size, setting, workplace) as crew:
+            some = (dataset if margin_photos is None else margin_photos).spread(MARGIN_PHOTOS)
+            found = crew.survey(margin, some, before, str(path))
+            for note in found.notes:
+                warnings.warn(note, stacklevel=2)
+            if told:
+                told(found, fitted)
+            empty = replace(dataset, samples=())
+            crew.begin(Orders(found.margin, found.function, empty, votes and votes.absolute()))
+            with ResultsFile(path, whole_header(found.header, dataset)) as results:
+                left = _left(crew, dataset, results, found)
+                report("images", len(dataset) - len(left))
+                try:
+                    set_aside = _written(crew, fitted, left, results, report)
+                except ChangedModelError as change:
+                    results.void(str(change))
+                    raise
     return Outcome(set_aside, found)
 
 
-def _left(ray: Any, pool: Pool, dataset: Dataset, results: ResultsFile, found: Survey) -> Dataset:
+def _begun(path: Path) -> tuple[Row, int]:
+    """The header of a run to be continued, and how many rows it has."""
+    header, rows = recorded(path)
+    return header, len(rows)
+
+
+def _crew_size(photos: int, pool: Pool) -> int:
+    """Workers that have something to do."""
+    return max(min(pool.workers or 1, -(-photos // _block_size(photos, pool))), 1)
+
+
+def _block_size(photos: int, pool: Pool) -> int:
+    return block_size(photos, pool.workers or 1, MOST["cuda" if pool.gpus else "cpu"])
+
+
+def _left(crew: Crew, dataset: Dataset, results: ResultsFile, found: Survey) -> Dataset:
     """The photos that are still to be done; an error if one that is done looks different now."""
     check_begun(results.path, results.header, results.rows)
     if photo_threat(found.defences):
@@ -96,77 +115,24 @@ def _left(ray: Any, pool: Pool, dataset: Dataset, results: ResultsFile, found: S
     done = {row["image"]: row["input_sha256"] for row in results.rows}
     results.rows.clear()
     again = [sample for sample in dataset.samples if sample.name in done]
-    look = partial(digests, empty=replace(dataset, samples=()), size=found.size)
-    parts = blocks(again, MOST["cuda"])
-    for row in _streamed(ray, [(look, _tasks(ray, _busy(pool, parts)))], parts):
-        if row["digest"] != done[row["image"]]:
-            raise ResultsError(f"expected the same photos as when the run began, got another {row['image']}")
+    for answers in crew.each("digests", again, MOST["cuda"]):
+        for name, digest in answers:
+            if digest != done[name]:
+                raise ResultsError(f"expected the same photos as when the run began, got another {name}")
     return dataset.without(frozenset(done))
 
 
-def _busy(pool: Pool, parts: Sequence[Any]) -> int:
-    """Workers that have something to do."""
-    return max(min(pool.workers or 1, len(parts)), 1)
-
-
-def _tasks(ray: Any, size: int) -> dict[str, Any]:
-    """So many processes that read, which take no place from workers."""
-    return {"compute": ray.data.TaskPoolStrategy(size=size), "num_cpus": 0}
-
-
-def _actors(ray: Any, size: int, pool: Pool, orders: Orders) -> dict[str, Any]:
-    """Workers that are begun again whenever they die, with one block in work and the next one at hand."""
-    strategy = ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=2)
-    return {"compute": strategy, "num_cpus": pool.cpus, "num_gpus": pool.gpus, "fn_constructor_args": (orders,)}
-
-
-def _written(
-    ray: Any, pool: Pool, left: Dataset, orders: Orders, results: ResultsFile, report: Progress
-) -> dict[str, str]:
-    """Write the rows of these photos as they come, each once; returns the photos that were set aside."""
-    waiting, set_aside = {sample.name: sample for sample in left.samples}, dict[str, str]()
-    for _ in range(ROUNDS):
-        for record in _records(ray, pool, list(waiting.values()), orders):
-            name = record["row"]["image"] if "row" in record else record["failed"]
-            if waiting.pop(name, None) is None:
-                continue
+def _written(crew: Crew, pool: Pool, left: Dataset, results: ResultsFile, report: Progress) -> dict[str, str]:
+    """Write the rows of these photos as they come; returns the photos that were set aside."""
+    set_aside = dict[str, str]()
+    for records in crew.each("rows", left.samples, _block_size(len(left), pool)):
+        for record in records:
             if "row" in record:
                 results.write(record["row"], keep=False)
                 report("passes", record["row"]["passes"])
                 report("certified", int(holds_somewhere(record["row"])))
             else:
-                set_aside[name] = record["error"]
-                results.set_aside(name, record["error"])
+                set_aside[record["failed"]] = record["error"]
+                results.set_aside(record["failed"], record["error"])
             report("images", 1)
-        if not waiting:
-            return set_aside
-    raise ResultsError(f"expected a row of every photo, got none of {len(waiting)}, {next(iter(waiting))} among them")
-
-
-def _records(ray: Any, pool: Pool, samples: Sequence[Any], orders: Orders) -> Iterator[Row]:
-    """What workers find out about these photos, in the order in which it is ready; what stops a run is an error."""
-    most = MOST["cuda" if pool.gpus else "cpu"]
-    parts = blocks(samples, block_size(len(samples), pool.workers or 1, most))
-    size = _busy(pool, parts)
-    stages = [(read, _tasks(ray, size)), (Worker, _actors(ray, size, pool, orders))]
-    for row in _streamed(ray, stages, parts):
-        record = json.loads(row["record"])
-        if "stop" in record:
-            raise getattr(errors, record["kind"], CertmaskError)(record["stop"])
-        yield record
-
-
-def _streamed(ray: Any, stages: Sequence[tuple[Any, dict[str, Any]]], parts: Sequence[Any]) -> Iterator[Row]:
-    """The rows that come of tables which go through all stages, table by table."""
-    if not parts:
-        return
-    data = ray.data.from_arrow(parts)
-    for function, means in stages:
-        data = data.map_batches(function, batch_size=None, batch_format="pyarrow", **means)
-    try:
-        for table in data.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-            yield from table.to_pylist()
-    except ray.exceptions.RayTaskError:
-        raise
-    except ray.exceptions.RayError as error:
-        raise CertmaskError(f"expected Ray to go on, got {first_line(error)}; the same command continues") from None
+    return set_aside

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -16,6 +16,9 @@ from certmask.errors import CertmaskError, UsageError, first_line
 
 LOCAL = "local"
 """The address of a Ray that is started for this run alone, and stopped after it."""
+
+ALONE = {"RAY_worker_niceness": "0"}
+"""Of such a Ray: workers have the priority of the command, as the plain engine has it; a cluster's have a lower one."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Pool:
             raise UsageError(f"expected at least 1 worker, got {self.workers}")
         if not (0 < self.cpus < math.inf):
             raise UsageError(f"expected more than 0 CPUs for a worker, got {self.cpus:g}")
-        if self.gpus is not None and not (0 <= self.gpus <= 1 or float(self.gpus).is_integer()):
+        if self.gpus is not None and not (0 <= self.gpus <= 1 or (self.gpus > 1 and float(self.gpus).is_integer())):
             raise UsageError(f"expected a share of one GPU or whole ones for a worker, got {self.gpus:g}")
 
     @property
@@ -43,22 +46,29 @@ class Pool:
         """Threads that a worker computes with: the CPUs that it reserves, and one at least."""
         return max(int(self.cpus), 1)
 
-    def fitted(self, resources: dict[str, float]) -> Pool:
-        """The same with every number settled; an error where the cluster has no room for a single worker."""
-        gpus = (1.0 if resources.get("GPU") else 0.0) if self.gpus is None else self.gpus
-        room = math.floor(resources.get("CPU", 0.0) / self.cpus + 1e-9)
-        if gpus:
-            room = min(room, math.floor(resources.get("GPU", 0.0) / gpus + 1e-9))
+    def fitted(self, nodes: Sequence[dict[str, float]]) -> Pool:
+        """The same with every number settled; an error where no node of the cluster has room for a single worker.
+
+        A worker has all that it reserves on one node: what is left over on several is no room.
+        """
+        most = {kind: max((node.get(kind, 0.0) for node in nodes), default=0.0) for kind in ("CPU", "GPU")}
+        gpus = (1.0 if most["GPU"] else 0.0) if self.gpus is None else self.gpus
+        room = sum(_room(node.get("CPU", 0.0), self.cpus, node.get("GPU", 0.0), gpus) for node in nodes)
         if not room:
-            got = f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+            got = f"{most['CPU']:g} CPUs and {most['GPU']:g} GPUs on a node at most"
             raise UsageError(f"expected room for a worker of {self.cpus:g} CPUs and {gpus:g} GPUs, got {got}")
         return replace(self, workers=min(self.workers or room, room), gpus=gpus)
 
 
+def _room(cpus: float, each: float, gpus: float, each_gpus: float) -> int:
+    """Workers that a node takes."""
+    most = math.floor(cpus / each + 1e-9)
+    return min(most, math.floor(gpus / each_gpus + 1e-9)) if each_gpus else most
+
+
 def import_ray() -> Any:
-    """Ray with its data sets; an error that names the extra where it is not installed."""
+    """Ray; an error that names the extra where it is not installed."""
     try:
-        import_module("ray.data")
         return import_module("ray")
     except ImportError as error:
         raise CertmaskError(
@@ -79,14 +89,9 @@ def connected(pool: Pool) -> Iterator[Pool]:
     if own:
         with _silent():
             _connect(ray, pool)
-    context = ray.data.DataContext.get_current()
-    before = context.enable_progress_bars, context.print_on_execution_start
-    context.enable_progress_bars = context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
-        yield pool.fitted(ray.cluster_resources())
+        yield pool.fitted([node["Resources"] for node in ray.nodes() if node["Alive"]])
     finally:
-        context.enable_progress_bars, context.print_on_execution_start = before
         if own:
             ray.shutdown()
 
@@ -122,6 +127,19 @@ def _connect(ray: Any, pool: Pool) -> None:
     _check_address(address)
     here: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address == LOCAL else {}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
+        with _inherited(ALONE if address == LOCAL else {}):
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise CertmaskError(f"expected a Ray cluster at {address}, got {first_line(error)}") from None
+
+
+@contextmanager
+def _inherited(more: dict[str, str]) -> Iterator[None]:
+    """An environment for the processes that are started meanwhile; what is set already stays."""
+    added = {name: value for name, value in more.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]

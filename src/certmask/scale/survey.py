@@ -1,21 +1,21 @@
-"""What is found out on one worker before the others begin: the margin, and the header that all rows stand under."""
+"""What is found out on one worker before all begin: the margin, and the header that all rows stand under."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
-from certmask.certification import COMPANY_PHOTOS, MARGIN_PHOTOS, Defences, function_header, run_margin, some_photos
+from certmask.certification import COMPANY_PHOTOS, Defences, function_header, run_margin, some_photos
 from certmask.data import Dataset
+from certmask.engine import Engine
 from certmask.engine.premises import check_company
-from certmask.errors import CertmaskError, DataError
+from certmask.errors import DataError
 from certmask.function import continued_header
 from certmask.results.file import Row
 from certmask.scale.attempts import RETRIES, Record
-from certmask.scale.pool import Pool
-from certmask.scale.setting import Setting, Workplace
+from certmask.scale.setting import Setting
 from certmask.threat import Size
 from certmask.votes import Margin
 
@@ -34,22 +34,24 @@ class Survey:
 
 
 def survey(
-    setting: Setting, given: Margin | None, some: Dataset, before: Row, where: str, workplace: Workplace, record: Record
-) -> Survey:
+    setting: Setting, engine: Engine, said: Sequence[warnings.WarningMessage], given: Margin | None, some: Dataset,
+    before: Row, where: str, record: Record,
+) -> Survey:  # fmt: skip
     """Try the model with some of the photos, and settle the margin: as given, as in the file, or measured.
 
-    ``before`` is the header of a run to be continued; the new one has no data.
+    ``said`` are the warnings from when the engine was made, ``before`` is the header of a run to be continued; the new
+    one has no data.
     """
-    workplace.enter()
-    with warnings.catch_warnings(record=True) as said:
-        engine = setting.engine()
+    with warnings.catch_warnings(record=True) as more:
         photos = _without_crashes(some, record)
         check_company(engine, some_photos(engine, photos, COMPANY_PHOTOS))
         margin, origin = (given, "as given") if given is not None else run_margin(engine, photos, before)
         defences = setting.defences(engine, margin)
         function = function_header(engine, defences)
         header, notes = continued_header(before, function, engine, where)
-    own = [str(one.message) for one in said if one.category is UserWarning and "certmask" in one.filename]
+    own = [
+        str(one.message) for one in (*said, *more) if one.category is UserWarning and "certmask" in str(one.filename)
+    ]
     return Survey(function, header, [*own, *notes], margin, origin, defences, engine.classifier.size)
 
 
@@ -65,20 +67,3 @@ def _without_crashes(some: Dataset, record: Record) -> Dataset:
     if not harmless:
         raise DataError(f"expected photos that can be read in {some.name}, got some that crash whoever reads them")
     return replace(some, samples=tuple(harmless))
-
-
-def surveyed(
-    ray: Any, pool: Pool, setting: Setting, dataset: Dataset, margin: Margin | None, before: Row, where: str,
-    workplace: Workplace, record: Record,
-) -> Survey:  # fmt: skip
-    """The survey, made by a process with what a worker reserves; the driver needs neither model nor GPU."""
-    retries = RETRIES * MARGIN_PHOTOS
-    task = ray.remote(survey).options(num_cpus=pool.cpus, num_gpus=pool.gpus, max_retries=retries)
-    some = dataset.spread(MARGIN_PHOTOS)
-    try:
-        found: Survey = ray.get(task.remote(setting, margin, some, before, where, workplace, record))
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, CertmaskError):
-            raise error.cause from None
-        raise
-    return found

@@ -2,81 +2,92 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from certmask.certification import COMPANY_PHOTOS, certified_rows, some_photos
 from certmask.data import Dataset, Sample
 from certmask.engine.premises import check_company
-from certmask.errors import CertmaskError, DataError
+from certmask.errors import DataError
 from certmask.results.file import Row
 from certmask.scale.attempts import RETRIES, Record
-from certmask.scale.photos import Photo, photos_of
+from certmask.scale.photos import Photo, digests, read
 from certmask.scale.setting import Setting, Workplace, check_same_function
+from certmask.scale.survey import Survey, survey
 from certmask.votes import Margin
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Orders:
     """What every worker of a run is given; ``empty`` is the data set without its photos."""
 
-    setting: Setting
     margin: Margin
     function: Row
     empty: Dataset
-    workplace: Workplace
-    record: Record
     votes: Path | None
 
 
 class Worker:
-    """Turns a table of photos into records, one for each: a row, or why there is none.
+    """An actor that turns blocks of photos into records, one for each: a row, or why there is none.
 
-    Nothing about a photo is an error here, so that no block of photos is ever lost; what stops a run is a record, too.
+    Nothing about a photo is an error here, so that no block of photos is ever lost. One thread owns the model; while it
+    computes, another reads the next block.
     """
 
-    def __init__(self, orders: Orders) -> None:
-        self.orders = orders
-        self.refusal: list[str] = []
-        name = f"worker {_own_name()}"
-        if orders.record.begin(name) > RETRIES:
-            self.refusal = stopped(
-                CertmaskError(f"expected to set up a worker on {os.uname().nodename}, got one that crashed each time")
-            )
-        else:
-            try:
-                self._set_up()
-            except CertmaskError as error:
-                self.refusal = stopped(error)
-        orders.record.end(name)
+    def __init__(self, setting: Setting, workplace: Workplace, record: Record) -> None:
+        self.setting, self.workplace, self.record = setting, workplace, record
+        self._model = ThreadPoolExecutor(1, "certmask-model")
+        self._said: list[warnings.WarningMessage] = []
+
+    def _owned(self, work: Callable[..., T], *arguments: object) -> T:
+        """What the thread that owns the model finds."""
+        return self._model.submit(work, *arguments).result()
+
+    def set_up(self) -> None:
+        """Load the model, and compute with as many threads as were reserved."""
+        self._owned(self._set_up)
 
     def _set_up(self) -> None:
-        orders = self.orders
-        orders.workplace.enter()
-        self.engine = orders.setting.engine()
-        self.defences = orders.setting.defences(self.engine, orders.margin)
+        self.workplace.enter()
+        with warnings.catch_warnings(record=True) as self._said:
+            self.engine = self.setting.engine()
+
+    def survey(self, given: Margin | None, some: Dataset, before: Row, where: str) -> Survey:
+        """What is found out before all workers begin."""
+        return self._owned(survey, self.setting, self.engine, self._said, given, some, before, where, self.record)
+
+    def begin(self, orders: Orders) -> None:
+        """Be one of the run; an error if this is another function than the run's."""
+        self._owned(self._begin, orders)
+
+    def _begin(self, orders: Orders) -> None:
+        self.orders, self.defences = orders, self.setting.defences(self.engine, orders.margin)
         check_same_function(orders.function, self.engine, self.defences)
 
-    def __call__(self, table: Any) -> Any:
-        import pyarrow
+    def digests(self, block: bytes) -> list[tuple[str, str]]:
+        """Names and hashes of photos as they are now."""
+        dataset = replace(self.orders.empty, samples=tuple(pickle.loads(block)))
+        return digests(dataset, self.engine.classifier.size)
 
-        return pyarrow.table({"record": self.refusal or self._records(photos_of(table))})
+    def rows(self, block: bytes) -> list[Row]:
+        """A record for each photo of a block."""
+        return self._owned(self._records, read(pickle.loads(block)))
 
-    def _records(self, photos: Sequence[Photo]) -> list[str]:
+    def _records(self, photos: Sequence[Photo]) -> list[Row]:
         """All photos at once; one after the other where a worker was lost over them before."""
-        block, record = f"the photos from {photos[0].sample.name} on", self.orders.record
-        again = record.begin(block)
+        block = f"the photos from {photos[0].sample.name} on"
+        again = self.record.begin(block)
         try:
-            found = list(self._one_by_one(photos) if again else self._together(photos))
-        except CertmaskError as error:
-            return stopped(error)
+            return list(self._one_by_one(photos) if again else self._together(photos))
         finally:
-            record.end(block)
-        return [json.dumps(one) for one in found]
+            self.record.end(block)
 
     def _together(self, photos: Sequence[Photo]) -> Iterator[Row]:
         samples = [photo.sample for photo in photos if photo.error is None]
@@ -95,11 +106,11 @@ class Worker:
         """Each by itself and on record, so that it is known which one takes a worker down."""
         for photo in photos:
             name = photo.sample.name
-            if self.orders.record.begin(name) >= RETRIES:
+            if self.record.begin(name) >= RETRIES:
                 yield _failed(photo.sample, f"expected {name} to be read and certified, got {RETRIES} crashed workers")
             else:
                 yield from self._together([photo])
-            self.orders.record.end(name)
+            self.record.end(name)
 
     def _rows(self, samples: Sequence[Sample]) -> list[Row]:
         """What one machine would write about these photos; an error if one of them cannot be read."""
@@ -119,17 +130,5 @@ class Worker:
         return None
 
 
-def _own_name() -> str:
-    """What this worker is called, also after it was begun again."""
-    import ray
-
-    return str(ray.get_runtime_context().get_actor_id())
-
-
 def _failed(sample: Sample, reason: str | None) -> Row:
     return {"failed": sample.name, "error": reason}
-
-
-def stopped(error: CertmaskError) -> list[str]:
-    """The one record that stops a run."""
-    return [json.dumps({"stop": str(error), "kind": type(error).__name__})]

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from math import floor
 from socket import socket
 from threading import Event
 from typing import Any
@@ -21,6 +22,7 @@ from certmask.service.limits import Limits, Replicas
 NAME = "certmask"
 SPARE = 10.0
 """Seconds beyond the limit on time before Ray gives up on a request itself."""
+ROUNDING = 1e-9
 
 
 def deployment(build: Callable[[], FastAPI], replicas: Replicas, limits: Limits) -> Any:
@@ -63,12 +65,19 @@ def started(build: Callable[[], FastAPI], limits: Limits, free: socket, replicas
 
 def _check_room(replicas: Replicas) -> None:
     """An error where a cluster has too little for the replicas, which Ray would wait for without end."""
-    there = ray.cluster_resources()
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     for kind, each in (("CPU", replicas.cpus), ("GPU", replicas.gpus)):
-        if replicas.count * each > there.get(kind, 0.0):
+        there = [node.get(kind, 0.0) for node in nodes]
+        if replicas.count * each > sum(there) + ROUNDING:
             ray.shutdown()
             raise UsageError(
-                f"expected at most {there.get(kind, 0.0):g} {kind}s for all replicas, got {replicas.count} of {each:g}"
+                f"expected at most {sum(there):g} {kind}s for all replicas, got {replicas.count} of {each:g}"
+            )
+        if each and sum(floor(own / each + ROUNDING) for own in there) < replicas.count:
+            ray.shutdown()
+            raise UsageError(
+                f"expected room for {replicas.count} replicas of {each:g} {kind}s, got nodes of "
+                f"{', '.join(f'{own:g}' for own in sorted(there))}"
             )
 
 
