@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start, too: each worker has one core
 os.environ["COLUMNS"] = "160"  # the console takes its width when it is first imported, by whichever test that is
 
 
