@@ -411,7 +411,8 @@ def _check(fields: Any, shape: Shape, where: str) -> None:
 def _fits(value: Any, kind: type) -> bool:
     """Whether a value has the kind; numbers are finite and at least 0, and a bool is no number."""
     if kind is int or kind is float:
-        return isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+        return number and 0 <= value <= sys.float_info.max
     return isinstance(value, kind)
 
 
