@@ -52,7 +52,7 @@ def patch_inside(canvas: BoolArray, location: Size, patch: Size) -> bool:
 
 def hidden(canvases: BoolArray, patch: Size) -> BoolArray:
     """The same for every location inside the image, row by row, of canvases ``[n, height, width]``: ``[n, y, x]``."""
-    return np.asarray(sliding_window_view(canvases, patch, axis=(1, 2)).all(axis=(3, 4)))  # type: ignore[call-overload]
+    return np.asarray(sliding_window_view(canvases, patch, axis=(1, 2)).all(axis=(3, 4)))
 
 
 def locations(image: Size, patch: Size) -> list[Size]:
