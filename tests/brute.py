@@ -1,4 +1,4 @@
-"""A reference that shares no code with certmask: it paints masks pixel by pixel and looks at every location."""
+"""A reference that shares no code with certmask: it paints the pixels of masks and looks at every location."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 BoolArray = npt.NDArray[np.bool_]
@@ -32,22 +33,26 @@ class Rectangle(Protocol):
 def paint(mask: Rectangle, image: Size) -> BoolArray:
     """The pixels that the mask blanks out."""
     canvas = np.zeros(image, dtype=bool)
-    for y in range(mask.top, mask.top + mask.height):
-        for x in range(mask.left, mask.left + mask.width):
-            if mask.wraps:
-                canvas[y % image[0], x % image[1]] = True
-            elif 0 <= y < image[0] and 0 <= x < image[1]:
-                canvas[y, x] = True
+    y, x = np.arange(mask.top, mask.top + mask.height), np.arange(mask.left, mask.left + mask.width)
+    if mask.wraps:
+        y, x = y % image[0], x % image[1]
+    else:
+        y, x = y[(y >= 0) & (y < image[0])], x[(x >= 0) & (x < image[1])]
+    canvas[np.ix_(y, x)] = True
     return canvas
 
 
 def patch_inside(canvas: BoolArray, location: Size, patch: Size) -> bool:
     """Whether every pixel of the patch is a painted pixel of the image."""
-    return all(
-        0 <= y < canvas.shape[0] and 0 <= x < canvas.shape[1] and bool(canvas[y, x])
-        for y in range(location[0], location[0] + patch[0])
-        for x in range(location[1], location[1] + patch[1])
-    )
+    (top, left), (bottom, right) = location, (location[0] + patch[0], location[1] + patch[1])
+    if top < 0 or left < 0 or bottom > canvas.shape[0] or right > canvas.shape[1]:
+        return False
+    return bool(canvas[top:bottom, left:right].all())
+
+
+def hidden(canvases: BoolArray, patch: Size) -> BoolArray:
+    """The same for every location inside the image, row by row, of canvases ``[n, height, width]``: ``[n, y, x]``."""
+    return np.asarray(sliding_window_view(canvases, patch, axis=(1, 2)).all(axis=(3, 4)))
 
 
 def locations(image: Size, patch: Size) -> list[Size]:
@@ -60,11 +65,13 @@ def juries(
 ) -> dict[Size, tuple[int, ...]]:
     """The masks that cover each location (all locations, or those of ``at``), row by row."""
     canvases = np.stack([paint(mask, image) for mask in masks])
-    found: dict[Size, tuple[int, ...]] = {}
-    for y, x in locations(image, patch) if at is None else at:
-        inside = canvases[:, y : y + patch[0], x : x + patch[1]].all(axis=(1, 2))
-        found[y, x] = tuple(int(number) for number in np.flatnonzero(inside))
-    return found
+    if at is None:
+        every = hidden(canvases, patch)
+        return {(y, x): tuple(np.flatnonzero(every[:, y, x]).tolist()) for y, x in locations(image, patch)}
+    return {
+        (y, x): tuple(np.flatnonzero(canvases[:, y : y + patch[0], x : x + patch[1]].all(axis=(1, 2))).tolist())
+        for y, x in at
+    }
 
 
 def folds(image: Size, patch: Size, masks: Sequence[Rectangle], copies: Sequence[int]) -> dict[Size, int]:
@@ -110,9 +117,7 @@ def candidates(image: Size, patch: Size, mask: Size, wraps: bool) -> tuple[list[
     tops = range(image[0]) if wraps else range(1 - mask[0], image[0])
     lefts = range(image[1]) if wraps else range(1 - mask[1], image[1])
     masks = [Rect(top, left, *mask, wraps) for top in tops for left in lefts]
-    canvases = [paint(rect, image) for rect in masks]
-    places = locations(image, patch)
-    covered = np.array([[patch_inside(canvas, place, patch) for place in places] for canvas in canvases])
+    covered = hidden(np.stack([paint(rect, image) for rect in masks]), patch).reshape(len(masks), -1)
     different, kept = np.unique(covered, axis=0, return_index=True)
     return [masks[number] for number in kept], different
 

@@ -7,16 +7,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+import typer.main
 
 from certmask.cli import main
 from certmask.results.file import read_results
 
 PROGRAM = (sys.executable, "-c", "from certmask.cli import main; main()")
 """The command line as a process of its own; a second of importing torch and timm each."""
+
+COMMANDS = lru_cache(typer.main.get_command)
+"""What typer makes of the commands' signatures anew for every call: the same for all calls of a process."""
 
 
 @dataclass
@@ -34,6 +40,7 @@ def certmask(*arguments: str | Path, cwd: Path | None = None, code: int = 0, lin
     out, err, found = StringIO(), StringIO(), 0
     with (
         patch.object(sys, "argv", ["certmask", *map(str, arguments)]),
+        patch("typer.main.get_command", COMMANDS),
         patch.dict(os.environ, {"COLUMNS": "160", "NO_COLOR": "1"}),
         chdir(cwd or Path.cwd()),
         redirect_stdout(out),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -11,11 +12,18 @@ from PIL import Image
 from torch import Tensor, nn
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start, too: each worker has one core
 os.environ["COLUMNS"] = "160"  # the console takes its width when it is first imported, by whichever test that is
 
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 """Determinism is tested on every device there is."""
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported stays to the end; the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def tiny_network(classes: int = 5, size: int = 24, seed: int = 0) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from math import inf
 from random import Random
 
@@ -53,13 +54,20 @@ def as_votes(cover: Cover, table: dict[tuple[int, int], list[float]]) -> Votes:
 
 def votes_under(cover: Cover, sets: Sequence[Sequence[int]], outputs: Tensor) -> Votes:
     """One picture's votes under these sets of masks and no others."""
-    ballot = Ballot(cover)
+    ballot = ballot_of(cover)
     store = VoteStore(1, ballot.passes, outputs.shape[1])
     passes = ballot.numbers(np.array(sets, dtype=np.int64))
     store.add(Ask(np.zeros_like(passes), passes), outputs)
     return Votes(ballot, store)
 
 
+@cache
+def ballot_of(cover: Cover) -> Ballot:
+    """The numbers of a cover's passes, shared by all its tables, as by all pictures of a run."""
+    return Ballot(cover)
+
+
+@cache
 def places_of(cover: Cover, pairs: str) -> list[reference.Place]:
     """How each place of a cover is judged: cells level by level, or districts by their whole jury."""
     if cover.levels:

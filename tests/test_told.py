@@ -58,8 +58,8 @@ def hidden_pixels(cover: Cover, mask: int) -> Tensor:
 @pytest.mark.parametrize("views", [("plain",), ("plain", "mirror"), tuple(VIEWS)])
 @pytest.mark.parametrize("cover", COVERS, ids=str)
 def test_votes_are_those_of_six_channels_made_by_hand(cover: Cover, views: tuple[str, ...], images: Tensor) -> None:
-    """To the last bit, through the bare network of six channels, with batches of the same shape."""
-    network = six_channels()
+    """To the last bit, through the bare network of six channels, with batches and weights laid out the same way."""
+    network = six_channels().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     engine = Engine(Classifier(SixChannels(network), 24, batch=len(cover), precision="fp32", views=views), [cover])
     assert engine.fill == engine.classifier.fill == (HIDDEN,) * 3
     assert engine.describe()["fill"] == [HIDDEN] * 3

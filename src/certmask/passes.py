@@ -95,7 +95,11 @@ class Passes:
 
 def widened(sets: IntArray, width: int) -> IntArray:
     """The same sets ``[n, width]``, filled up with -1."""
-    return np.pad(sets, ((0, 0), (0, width - sets.shape[1])), constant_values=NONE)
+    if sets.shape[1] == width:
+        return sets
+    filled = np.full((len(sets), width), NONE, dtype=sets.dtype)
+    filled[:, : sets.shape[1]] = sets
+    return filled
 
 
 class Ballot:

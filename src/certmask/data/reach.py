@@ -141,12 +141,11 @@ def largest_side(photo: Stored, framing: Framing, image: Size, reach: Size) -> i
 
     0 where a single pixel reaches more. A larger patch holds a smaller one, and reaches no less: halving finds it.
     """
-    rows, columns = _axes(photo, framing, image)
-    high, wide = reversed(reach) if photo.turned else reach
     fits, fails = 0, min(photo.upright) + 1
     while fails - fits > 1:
         side = (fits + fails) // 2
-        if rows.most(side)[0] <= high and columns.most(side)[0] <= wide:
+        height, width = largest_reach(photo, framing, image, (side, side)).size
+        if height <= reach[0] and width <= reach[1]:
             fits = side
         else:
             fails = side
@@ -194,6 +193,7 @@ class Axis:
         return int(end[start] - begin[start]), start
 
 
+@lru_cache(maxsize=4096)
 def _axes(photo: Stored, framing: Framing, image: Size) -> tuple[Axis, Axis]:
     """The file's rows and columns."""
     upright = (1, 0) if photo.turned else (0, 1)

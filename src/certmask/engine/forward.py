@@ -17,7 +17,7 @@ from certmask.engine.fingerprint import Fingerprint, evidence_of
 from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import ChangedModelError, ClassifierError, VoteError, first_line
 from certmask.geometry import IntArray
-from certmask.passes import NONE
+from certmask.passes import NONE, widened
 from certmask.votes import FloatArray, as_votes, head_of
 
 
@@ -183,8 +183,7 @@ class Forward:
         """The same for a batch of any size, on the device."""
         if sets.shape[1] > self.together:
             raise VoteError(f"expected at most {self.together} masks in a pass, got {sets.shape[1]}")
-        width = self.together - sets.shape[1]
-        where, which = self._send(slots), self._send(np.pad(sets, ((0, 0), (0, width)), constant_values=NONE))
+        where, which = self._send(slots), self._send(widened(sets, self.together))
         device = self.classifier.device
         with float32_mode(device, tf32=self.classifier.precision == "tf32"), as_deployed(device):
             return self._step(self._images, where, self.masks.rows[which], self.masks.columns[which])

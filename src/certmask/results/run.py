@@ -35,6 +35,7 @@ ATTEMPT: Shape = {"defence": str, "image": str, "label": int, "alert": bool, "br
 PATCH: Shape = {"corner": list, "size": list}
 Placed = tuple[Size, Size]
 """Corner and size of a patch on the model's input."""
+KNOWN_BASES = ("", *BASES)
 LAST_RESORTS = ("bare", "majority")
 """What an answer rests on that no certificate speaks of."""
 GOING_ON: Mapping[str, Shape] = {"certify": {"input_sha256": str}, "attack": {"attempt": str}}
@@ -176,8 +177,9 @@ def _checked(path: Path, name: str, header: Row, rows: Sequence[Row]) -> Run:
 def _check_rows(header: Row, rows: Sequence[Row], path: Path) -> None:
     """Every row in itself, and that none is there twice."""
     check, one = (_check_image, "image") if header["kind"] == "certify" else (_check_attempt, "attempt")
+    promises = {name: _Promise.of(defence) for name, defence in header["defences"].items()}
     for number, row in enumerate(rows, start=2):
-        check(row, header["defences"], f"line {number} of {path}")
+        check(row, promises, f"line {number} of {path}")
     for name, times in Counter(str(row[one]) for row in rows if one in row).most_common(1):
         if times > 1:
             raise ResultsError(f"expected every {one} once in {path}, got {name!r} twice")
@@ -185,9 +187,10 @@ def _check_rows(header: Row, rows: Sequence[Row], path: Path) -> None:
 
 def _check_text(lines: Sequence[Row], path: Path) -> None:
     """JSON can spell halves of characters, which no file can hold."""
+    spelled = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
     for number, line in enumerate(lines, start=1):
         try:
-            json.dumps(line, ensure_ascii=False).encode()
+            spelled(line).encode()
         except UnicodeEncodeError:
             raise ResultsError(
                 f"expected whole characters in every line of {path}, got half of one in {number}"
@@ -270,37 +273,54 @@ def _check_sizes(fields: Row, keys: Iterable[str], where: str) -> None:
             raise ResultsError(f"expected {key} as height and width in {where}, got {fields[key]!r}")
 
 
-def _check_image(row: Row, defences: Row, where: str) -> None:
+@dataclass(frozen=True)
+class _Promise:
+    """What a header says of a defence that every row is held against; ``sides`` only of a patch of unknown size."""
+
+    guarantee: Guarantee
+    shape: Shape
+    sides: list[int]
+    classes: list[list[int]] | None
+
+    @classmethod
+    def of(cls, defence: Row) -> _Promise:
+        guarantee, steps = Guarantee(defence["rule"]["guarantee"]), threat_from(defence["threat"]).steps
+        shape = {**OUTCOME, **({} if defence.get("cover") is None else {"dissent": int})}
+        shape |= {} if guarantee is Guarantee.NONE else {"certified": bool}
+        classes = [class_size(one) for one in defence["classes"]] if "classes" in defence else None
+        return cls(guarantee, shape, [0, *(patch.height for patch in steps)] if steps else [], classes)
+
+
+def _check_image(row: Row, promises: Mapping[str, _Promise], where: str) -> None:
     _check(row, IMAGE, where)
-    _check(row["defences"], dict.fromkeys(defences, dict), where)
-    _check_photo(row, defences, where)
-    for name, defence in defences.items():
-        outcome, guarantee = row["defences"][name], Guarantee(defence["rule"]["guarantee"])
-        _check(outcome, OUTCOME, f"{name!r} in {where}")
-        _check_answer(outcome, "label", f"{name!r} in {where}")
-        if defence.get("cover") is not None:
-            _check(outcome, {"dissent": int}, f"{name!r} in {where}")
-        if guarantee is not Guarantee.NONE:
-            _check(outcome, {"certified": bool}, f"{name!r} in {where}")
-        _check_basis(outcome, defence, f"{name!r} in {where}")
-        _check_side(outcome, defence, f"{name!r} in {where}")
+    _check(row["defences"], dict.fromkeys(promises, dict), where)
+    _check_photo(row, promises, where)
+    for name, promise in promises.items():
+        outcome, here = row["defences"][name], f"{name!r} in {where}"
+        _check(outcome, promise.shape, here)
+        _check_answer(outcome, "label", here)
+        _check_basis(outcome, promise, here)
+        _check_side(outcome, promise, here)
         # No patch at all is one of the attacks that a certificate speaks of.
-        answer = Decision(outcome["label"], outcome["alert"])
-        alarm = outcome["alert"] and guarantee is not Guarantee.DETECTION
+        alarm = outcome["alert"] and promise.guarantee is not Guarantee.DETECTION
         promised = outcome.get("certified") or outcome.get("side")
-        if promised and (alarm or guarantee.broken_by(answer, row["label"])):
+        if promised and (alarm or promise.guarantee.broken_by(_answer(outcome), row["label"])):
             raise ResultsError(
                 f"expected a certified clean image to be answered as promised, got {row['image']!r} under {name!r} "
                 f"answered {outcome['label']}{' with an alert' if outcome['alert'] else ''} in {where}"
             )
 
 
-def _check_photo(row: Row, defences: Row, where: str) -> None:
+def _answer(outcome: Row) -> Decision:
+    return Decision(outcome["label"], outcome["alert"])
+
+
+def _check_photo(row: Row, promises: Mapping[str, _Promise], where: str) -> None:
     """The stored photo, which earlier files do not name; where a patch in it is the threat, which class that makes it.
 
     Every defence has that class, and it holds what is reached; a photo without one is not certified.
     """
-    classes = [[class_size(one) for one in defence["classes"]] for defence in defences.values() if "classes" in defence]
+    classes = [promise.classes for promise in promises.values() if promise.classes is not None]
     if "photo" not in row and not classes:
         return
     _check(row, {"photo": dict}, where)
@@ -310,7 +330,7 @@ def _check_photo(row: Row, defences: Row, where: str) -> None:
     if not classes:
         return
     threat = photo.get("threat")
-    if threat is None and not any(row["defences"][name].get("certified") for name in defences):
+    if threat is None and not any(row["defences"][name].get("certified") for name in promises):
         return
     if not all(threat in known for known in classes):
         raise ResultsError(f"expected a class of the header as the threat in {where}, got {threat}")
@@ -318,15 +338,15 @@ def _check_photo(row: Row, defences: Row, where: str) -> None:
         raise ResultsError(f"expected a class that holds what is reached in {where}, got {threat} for {photo['reach']}")
 
 
-def _check_basis(outcome: Row, defence: Row, where: str) -> None:
+def _check_basis(outcome: Row, promise: _Promise, where: str) -> None:
     """What an answer rests on and where its proof is weakest, which earlier files do not say.
 
     Places of other sizes than the certified one may claim what they like, so that the last resort may be asked.
     """
     basis, weakest = outcome.get("basis", ""), outcome.get("weakest")
-    if basis not in ("", *BASES):
+    if basis not in KNOWN_BASES:
         raise ResultsError(f"expected basis to be {any_of(list(BASES))} for {where}, got {basis!r}")
-    if outcome.get("certified") and basis in LAST_RESORTS and not threat_from(defence["threat"]).steps:
+    if outcome.get("certified") and basis in LAST_RESORTS and not promise.sides:
         raise ResultsError(f"expected a certified answer to rest on its places, got a {basis} one for {where}")
     if weakest is not None:
         _check(weakest, WEAKEST, f"the weakest place of {where}")
@@ -338,12 +358,11 @@ def _check_basis(outcome: Row, defence: Row, where: str) -> None:
             raise ResultsError(f"expected boxes and a lead as the weakest place of {where}, got {weakest!r}")
 
 
-def _check_side(outcome: Row, defence: Row, where: str) -> None:
+def _check_side(outcome: Row, promise: _Promise, where: str) -> None:
     """A patch of unknown size: certified for one of the sizes, or for none; for the largest, for all."""
-    steps = threat_from(defence["threat"]).steps
-    if not steps or "certified" not in outcome or outcome["certified"] is None:
+    sides = promise.sides
+    if not sides or "certified" not in outcome or outcome["certified"] is None:
         return
-    sides = [0, *(patch.height for patch in steps)]
     if outcome.get("side") not in sides or outcome["certified"] != (outcome["side"] == sides[-1]):
         raise ResultsError(f"expected a certified side among {sides} for {where}, got {outcome.get('side')!r}")
 
@@ -354,12 +373,12 @@ def _check_answer(fields: Row, key: str, where: str) -> None:
         _check(fields, {key: int}, where)
 
 
-def _check_attempt(row: Row, defences: Row, where: str) -> None:
+def _check_attempt(row: Row, promises: Mapping[str, _Promise], where: str) -> None:
     _check(row, ATTEMPT, where)
     _check_answer(row, "answer", where)
-    if row["defence"] not in defences:
+    if row["defence"] not in promises:
         raise ResultsError(f"expected a defence of the header in {where}, got {row['defence']!r}")
-    classes = [class_size(one) for one in defences[row["defence"]].get("classes", ())]
+    classes = promises[row["defence"]].classes
     if classes:
         _check(row, {"photo": dict}, where)
         _check(row["photo"], PATCHED, f"the photo in {where}")
@@ -391,9 +410,9 @@ def _check(fields: Any, shape: Shape, where: str) -> None:
 
 def _fits(value: Any, kind: type) -> bool:
     """Whether a value has the kind; numbers are finite and at least 0, and a bool is no number."""
-    if kind in (int, float):
-        numbers = (int,) if kind is int else (int, float)
-        return isinstance(value, numbers) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+    if kind is int or kind is float:
+        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+        return number and 0 <= value <= sys.float_info.max
     return isinstance(value, kind)
 
 
