@@ -1,0 +1,38 @@
+"""How the page looks: the theme's own colours, light or dark; nothing is fetched from elsewhere."""
+
+CSS = """
+.cm { color: var(--body-text-color); line-height: 1.45; }
+.cm p { margin: .35rem 0; max-width: 80ch; overflow-wrap: anywhere; }
+.cm h3 { font-size: 1.1rem; margin: 1.3rem 0 .3rem; }
+.cm h4 { font-size: .95rem; margin: 0; }
+.cm figure { margin: 0; }
+.cm img { display: block; width: 100%; height: auto; image-rendering: pixelated; border-radius: 4px; }
+.cm figcaption { font-size: .8rem; color: var(--body-text-color-subdued); margin-top: .2rem; overflow-wrap: anywhere; }
+.cm a { color: var(--link-text-color); text-decoration: underline; }
+.cm a:focus-visible { outline: 3px solid #0072b2; }
+.cm-note { font-size: .85rem; color: var(--body-text-color-subdued); }
+.cm-verdict { border: 1px solid var(--border-color-primary); border-radius: 8px; padding: .7rem 1rem; }
+.cm-label { font-size: 1.7rem; margin-right: .7rem; }
+.cm-guarantee { font-size: 1.02rem; }
+.cm-badge { display: inline-block; padding: .1rem .55rem; border-radius: 1rem; font-size: .82rem; font-weight: 600;
+  color: #fff; background: #5c6675; vertical-align: middle; }
+.cm-proved { background: #00629b; } .cm-alert { background: #a84300; } .cm-wrong { background: #b00020; }
+.cm-refused { border: 2px solid #b00020; border-radius: 6px; padding: .5rem .8rem; font-weight: 600; }
+.cm-pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 240px), 1fr)); gap: .8rem;
+  max-width: 700px; }
+.cm-row { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: .8rem; max-width: 800px; }
+.cm-votes { display: grid; grid-template-columns: repeat(auto-fill, minmax(88px, 1fr)); gap: .5rem; }
+.cm-vote { border: 3px solid transparent; border-radius: 6px; padding: 2px; }
+.cm-dissent { border-color: #d55e00; }
+.cm-cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 170px), 1fr)); gap: .7rem;
+  margin-top: .8rem; }
+.cm-card { border: 1px solid var(--border-color-primary); border-radius: 8px; padding: .6rem .8rem; }
+.cm-card strong { margin-right: .5rem; font-size: 1.15rem; }
+.cm-scroll { overflow-x: auto; }
+.cm table { border-collapse: collapse; font-size: .82rem; width: 100%; }
+.cm th, .cm td { padding: .3rem .45rem; border-bottom: 1px solid var(--border-color-primary); text-align: left; }
+.cm td.figure, .cm th.figure { text-align: right; font-variant-numeric: tabular-nums; }
+.cm caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
+.cm td small { display: block; }
+#place img { cursor: crosshair; max-width: 320px; }
+"""
