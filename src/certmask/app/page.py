@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from certmask.app.canvas import framed_picture
 from certmask.app.confrontation import confronted
 from certmask.app.door import Door
+from certmask.app.explorer import ALL, Library, chosen_rows, class_names, photo_votes, rows_table, summary
 from certmask.app.examples import EXAMPLES, Photo, example
 from certmask.app.findings import found, notice, picture
 from certmask.app.patching import KINDS, STICKER, Wish, patched
@@ -26,6 +27,7 @@ from certmask.app.study import price, study
 from certmask.app.style import CSS
 from certmask.covers.default import default_patch
 from certmask.errors import CertmaskError
+from certmask.report.gallery import FATES
 from certmask.report.markup import Markup, tag
 from certmask.rules.registry import listed
 
@@ -49,12 +51,12 @@ INTRODUCTION = (
 )
 
 
-def page_app(studio: Studio) -> FastAPI:
+def page_app(studio: Studio, library: Library) -> FastAPI:
     """The page as an ASGI app: no telemetry, nothing from other addresses, a bounded queue, uploads deleted soon."""
     uploads = Path(tempfile.mkdtemp(prefix="certmask-app-"))
     os.environ["GRADIO_TEMP_DIR"] = str(uploads)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    blocks = page(studio)
+    blocks = page(studio, library)
     blocks.queue(max_size=studio.limits.queue, default_concurrency_limit=1)
     app.add_middleware(Door, limits=studio.limits, uploads=uploads)
     app.state.uploads = uploads
@@ -70,12 +72,12 @@ def page_app(studio: Studio) -> FastAPI:
         footer_links=[],
         enable_monitoring=False,
         mcp_server=False,
-        theme=gr.themes.Default(font=fonts, font_mono=["ui-monospace", "monospace"]),
+        theme=gr.themes.Default(primary_hue="blue", font=fonts, font_mono=["ui-monospace", "monospace"]),
         css=CSS,
     )
 
 
-def page(studio: Studio) -> gr.Blocks:
+def page(studio: Studio, library: Library) -> gr.Blocks:
     """All of it; the example photo is looked at before anybody comes."""
     start = _start(studio)
     first = study(studio, example(EXAMPLES[0]), start)
@@ -87,6 +89,8 @@ def page(studio: Studio) -> gr.Blocks:
                 _look(studio, asked, str(found(first)))
             with gr.Tab("Attack it"):
                 _attack(studio, asked, start)
+            with gr.Tab("Explore a run"):
+                _explore(studio, library)
     return blocks
 
 
@@ -196,7 +200,7 @@ def _progress(progress: gr.Progress) -> Callable[[int, str], None]:
 def _look(studio: Studio, asked: Asked, first: str) -> None:
     """Look at the photo through the defence that is chosen."""
     button = gr.Button("Look at it", variant="primary", elem_id="look")
-    result = gr.HTML(first, elem_id="result")
+    result = gr.HTML(first, min_height=160, elem_id="result")
 
     def look(photo: Photo, *told: Any, progress: gr.Progress = gr.Progress()) -> Any:
         return str(found(study(studio, photo, _question(*told), _progress(progress))))
@@ -234,7 +238,7 @@ def _attack(studio: Studio, asked: Asked, start: Question) -> None:
             top = gr.Slider(0, size[0] - 1, 0, step=1, label="Row of its top left corner", elem_id="top")
             left = gr.Slider(0, size[1] - 1, 0, step=1, label="Column of its top left corner", elem_id="left")
             button = gr.Button("Put it there and ask all four", variant="primary", elem_id="attack")
-    result = gr.HTML(elem_id="attacked")
+    result = gr.HTML(min_height=160, elem_id="attacked")
 
     def aim(photo: Photo, down: float, across: float, *told: Any) -> str:
         return _aim(studio, photo, _question(*told), int(down), int(across))
@@ -290,3 +294,50 @@ def _aim(studio: Studio, photo: Photo, question: Question, top: int, left: int) 
     words = "click to place the patch; the frame shows where it is and how large"
     address = framed_picture(seen, corner, (question.side, question.side))
     return tag("div", picture(address, f"{photo.name} as the model sees it; {words}", words), class_="cm")
+
+
+def _explore(studio: Studio, library: Library) -> None:
+    """Open a results file: its table, its photos by what became of them, one photo's votes."""
+    names = library.names()
+    with gr.Row():
+        file = gr.Dropdown(names, value=None, label=f"Results file below {library.folder.name}", elem_id="run")
+        again = gr.Button("Look for new files", scale=0, elem_id="again")
+    table = gr.HTML("" if names else _nothing(library), elem_id="run-table")
+    with gr.Row():
+        defence = gr.Dropdown([], label="Defence", elem_id="run-defence")
+        kind = gr.Radio([ALL, *FATES], value=ALL, label="Show", elem_id="fate")
+    rows = gr.HTML(elem_id="rows")
+    with gr.Row():
+        image = gr.Dropdown([], label="Photo", elem_id="image")
+        button = gr.Button("Show its votes", scale=0, variant="primary", elem_id="votes")
+    result = gr.HTML(min_height=160, elem_id="photo-votes")
+
+    def opened(name: str) -> Any:
+        run = library.run(name)
+        defences = list(run.defences)
+        return gr.update(choices=defences, value=defences[-1]), ALL, "", str(summary(run))
+
+    def filtered(name: str, who: str, what: str) -> Any:
+        run = library.run(name)
+        chosen = chosen_rows(run, who, what)
+        images = [str(row["image"]) for row in chosen]
+        shown = rows_table(run, chosen, who, library.album(class_names(studio, run)))
+        return gr.update(choices=images, value=images[0] if images else None), str(shown)
+
+    def votes(name: str, who: str, photo: str, progress: gr.Progress = gr.Progress()) -> str:
+        return str(photo_votes(studio, library, name, photo, who, _progress(progress)))
+
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    again.click(lambda: gr.update(choices=library.names()), None, file, **quiet)
+    parts = [defence, kind, result, table]
+    file.input(_told(opened, parts), file, parts, **quiet).success(
+        _told(filtered, [image, rows]), [file, defence, kind], [image, rows], **quiet
+    )
+    for part in (defence, kind):
+        part.input(_told(filtered, [image, rows]), [file, defence, kind], [image, rows], **quiet)
+    button.click(_alone(votes), [file, defence, image], result, show_progress="full", **ONE_AT_A_TIME)
+
+
+def _nothing(library: Library) -> Markup:
+    words = f"There is no results file below {library.folder.name}: certmask certify and certmask demo write some."
+    return tag("p", words, class_="cm cm-note")

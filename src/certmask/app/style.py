@@ -7,10 +7,10 @@ CSS = """
 .cm h4 { font-size: .95rem; margin: 0; }
 .cm figure { margin: 0; }
 .cm img { display: block; width: 100%; height: auto; image-rendering: pixelated; border-radius: 4px; }
-.cm figcaption { font-size: .8rem; color: var(--body-text-color-subdued); margin-top: .2rem; overflow-wrap: anywhere; }
+.cm figcaption { font-size: .8rem; color: var(--body-text-color); opacity: .78; margin-top: .2rem; overflow-wrap: anywhere; }
 .cm a { color: var(--link-text-color); text-decoration: underline; }
 .cm a:focus-visible { outline: 3px solid #0072b2; }
-.cm-note { font-size: .85rem; color: var(--body-text-color-subdued); }
+.cm-note, .cm .note { font-size: .85rem; color: var(--body-text-color); opacity: .8; }
 .cm-verdict { border: 1px solid var(--border-color-primary); border-radius: 8px; padding: .7rem 1rem; }
 .cm-label { font-size: 1.7rem; margin-right: .7rem; }
 .cm-guarantee { font-size: 1.02rem; }
@@ -28,7 +28,7 @@ CSS = """
   margin-top: .8rem; }
 .cm-card { border: 1px solid var(--border-color-primary); border-radius: 8px; padding: .6rem .8rem; }
 .cm-card strong { margin-right: .5rem; font-size: 1.15rem; }
-.cm-scroll { overflow-x: auto; }
+.cm .scroll { overflow-x: auto; }
 .cm table { border-collapse: collapse; font-size: .82rem; width: 100%; }
 .cm th, .cm td { padding: .3rem .45rem; border-bottom: 1px solid var(--border-color-primary); text-align: left; }
 .cm td.figure, .cm th.figure { text-align: right; font-variant-numeric: tabular-nums; }

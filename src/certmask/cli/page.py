@@ -38,7 +38,7 @@ def page(
     most_pixels: Annotated[
         int, typer.Option("--most-pixels", min=1, help="Largest photo, in pixels of its file.")
     ] = 24_000_000,
-    most_passes: Annotated[int, typer.Option("--most-passes", min=1, help="Most passes for one question.")] = 6_000,
+    most_passes: Annotated[int, typer.Option("--most-passes", min=1, help="Most passes for one question.")] = 10_000,
     queue: Annotated[
         int, typer.Option("--queue", min=1, help="Most questions that may wait; others are told to come back.")
     ] = 16,
@@ -66,12 +66,13 @@ def page(
     if not is_loopback(host):
         err.print(f"note: whoever reaches {host} may use this page", markup=False, soft_wrap=True)
     with waiting("loading the model and looking at the example photo"):
+        from certmask.app.explorer import Library
         from certmask.app.page import page_app
         from certmask.app.studio import Studio
         from certmask.service.server import run
 
         studio = Studio(model or _offered(), limits, device=device, precision=precision, backend=backend)
-        built = page_app(studio)
+        built = page_app(studio, Library(runs, photos))
     run(built, free, limits.seconds, partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True))
 
 
