@@ -1,4 +1,4 @@
-"""What the page says about a patched photo, in HTML: bare model, published rule, detection and recovery side by side."""
+"""What the page says about a patched photo: bare model, published rule, detection and recovery side by side."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def _promise(one: Answered) -> str:
 
 
 def _broken(one: Answered) -> Markup:
-    words = f"{one.rule} was certified for this photo and this patch broke it. That is a fault in certmask: please report it."
+    words = f"{one.rule} was certified for this photo, and this patch broke it: a fault in certmask, please report it."
     return tag("p", words, class_="cm-refused", role="alert")

@@ -39,7 +39,9 @@ def verdict(study: Study) -> Markup:
     took = f"{passes} to answer, {study.passes:,} with the proof, {study.seconds:.1f} s"
     return tag(
         "section",
-        tag("p", tag("strong", study.name, class_="cm-label"), tag("span", _badge(study), class_=f"cm-badge cm-{tone}")),
+        tag(
+            "p", tag("strong", study.name, class_="cm-label"), tag("span", _badge(study), class_=f"cm-badge cm-{tone}")
+        ),
         tag("p", f"{study.sentence[0].upper()}{study.sentence[1:]}.", class_="cm-guarantee"),
         tag("p", f"{study.model}, {study.defence.name}; {took}. ", _download(study), class_="cm-note"),
         class_="cm-verdict",

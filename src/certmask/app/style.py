@@ -7,7 +7,8 @@ CSS = """
 .cm h4 { font-size: .95rem; margin: 0; }
 .cm figure { margin: 0; }
 .cm img { display: block; width: 100%; height: auto; image-rendering: pixelated; border-radius: 4px; }
-.cm figcaption { font-size: .8rem; color: var(--body-text-color); opacity: .78; margin-top: .2rem; overflow-wrap: anywhere; }
+.cm figcaption { font-size: .8rem; color: var(--body-text-color); opacity: .8; margin-top: .2rem;
+  overflow-wrap: anywhere; }
 .cm a { color: var(--link-text-color); text-decoration: underline; }
 .cm a:focus-visible { outline: 3px solid #0072b2; }
 .cm-note, .cm .note { font-size: .85rem; color: var(--body-text-color); opacity: .8; }
@@ -20,7 +21,7 @@ CSS = """
 .cm-refused { border: 2px solid #b00020; border-radius: 6px; padding: .5rem .8rem; font-weight: 600; }
 .cm-pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 240px), 1fr)); gap: .8rem;
   max-width: 700px; }
-.cm-row { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: .8rem; max-width: 800px; }
+.cm-row { display: grid; grid-template-columns: repeat(auto-fill, minmax(125px, 190px)); gap: .8rem; max-width: 800px; }
 .cm-votes { display: grid; grid-template-columns: repeat(auto-fill, minmax(88px, 1fr)); gap: .5rem; }
 .cm-vote { border: 3px solid transparent; border-radius: 6px; padding: 2px; }
 .cm-dissent { border-color: #d55e00; }
@@ -30,9 +31,11 @@ CSS = """
 .cm-card strong { margin-right: .5rem; font-size: 1.15rem; }
 .cm .scroll { overflow-x: auto; }
 .cm table { border-collapse: collapse; font-size: .82rem; width: 100%; }
-.cm th, .cm td { padding: .3rem .45rem; border-bottom: 1px solid var(--border-color-primary); text-align: left; }
+.cm th, .cm td { padding: .3rem .45rem !important; border: 0 !important; text-align: left;
+  border-bottom: 1px solid var(--border-color-primary) !important; }
 .cm td.figure, .cm th.figure { text-align: right; font-variant-numeric: tabular-nums; }
 .cm caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 .cm td small { display: block; }
+#refusal:not(:has(p)) { display: none; }
 #place img { cursor: crosshair; max-width: 320px; }
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -65,15 +66,16 @@ def page(
     free = bound(host, port)
     if not is_loopback(host):
         err.print(f"note: whoever reaches {host} may use this page", markup=False, soft_wrap=True)
-    with waiting("loading the model and looking at the example photo"):
-        from certmask.app.explorer import Library
-        from certmask.app.page import page_app
-        from certmask.app.studio import Studio
-        from certmask.service.server import run
+    with TemporaryDirectory(prefix="certmask-app-") as uploads:
+        with waiting("loading the model and looking at the example photo"):
+            from certmask.app.explorer import Library
+            from certmask.app.page import page_app
+            from certmask.app.studio import Studio
+            from certmask.service.server import run
 
-        studio = Studio(model or _offered(), limits, device=device, precision=precision, backend=backend)
-        built = page_app(studio, Library(runs, photos))
-    run(built, free, limits.seconds, partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True))
+            studio = Studio(model or _offered(), limits, device=device, precision=precision, backend=backend)
+            built = page_app(studio, Library(runs, photos), Path(uploads))
+        run(built, free, limits.seconds, partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True))
 
 
 def _offered() -> list[str]:
