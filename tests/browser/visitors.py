@@ -38,7 +38,7 @@ def certmask_app(folder: Path, *arguments: str) -> Iterator[str]:
     said = folder / "said.txt"
     command = [sys.executable, "-m", "certmask", "app", "--port", "0", "--model", MODEL]
     options = ["--backend", "torch", "--precision", "fp32", *arguments]
-    own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     with said.open("wb") as out:
         process = subprocess.Popen([*command, *options], stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=own)
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import json
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from certmask.service.limits import Limits
+from certmask.service.limits import Limits, RefusedError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,30 +30,87 @@ UPLOAD, CLOSED = "/gradio_api/upload", ("/gradio_api/proxy", "/proxy=", "/monito
 """Where uploads go, and doors of Gradio's that nobody here needs."""
 KEPT = 8
 """Uploads of the largest size that may lie on disk together before the next is refused."""
+MOST_WORDS = 2**20
+"""Bytes of a request that is no upload."""
 
 
 class Door:
-    """Refuses uploads once those that are kept fill their place, and sends the browser a policy with every answer."""
+    """Lets nobody name a file but one that was uploaded, keeps uploads within bounds, and sends every answer a policy.
+
+    Gradio reads the files and fetches the addresses that a request names: where the page is part of another app, it
+    does not look whether they were uploaded.
+    """
 
     def __init__(self, app: App, limits: Limits, uploads: Path) -> None:
-        self._app, self._limits, self._uploads = app, limits, uploads
+        self._app, self._limits, self._uploads = app, limits, uploads.resolve()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         path = str(scope.get("path", ""))
-        if path.startswith(CLOSED):
-            await _refused(send, 404, "expected an address of this page, got another one")
-        elif path.startswith(UPLOAD) and self.kept > KEPT * self._limits.upload:
-            await _refused(send, 503, "expected room for an upload, got too many at once: try again in some minutes")
-        else:
-            await self._app(scope, receive, _with_headers(send))
+        try:
+            if path.startswith(CLOSED):
+                raise RefusedError(404, "expected an address of this page, got another one")
+            if path.startswith(UPLOAD):
+                self._check_room()
+            elif scope["method"] == "POST":
+                receive = await self._checked(receive)
+        except RefusedError as refusal:
+            await _refused(send, refusal)
+            return
+        await self._app(scope, receive, _with_headers(send))
 
-    @property
-    def kept(self) -> int:
-        """Bytes of all uploads that are on disk."""
-        return sum(path.stat().st_size for path in self._uploads.rglob("*") if path.is_file())
+    def _check_room(self) -> None:
+        kept = sum(path.stat().st_size for path in self._uploads.rglob("*") if path.is_file())
+        if kept > KEPT * self._limits.upload:
+            raise RefusedError(503, "expected room for an upload, got too many at once: try again in some minutes")
+
+    async def _checked(self, receive: Receive) -> Receive:
+        """The same request, once its body is known to name no file of this machine and no other address."""
+        body = await _body(receive)
+        for named in _paths(_parsed(body)):
+            if not Path(named).resolve().is_relative_to(self._uploads):
+                raise RefusedError(403, "expected a file that was uploaded, got another one")
+        waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        return again
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > MOST_WORDS:
+            raise RefusedError(413, f"expected a request of at most {MOST_WORDS:,} bytes, got more")
+    return bytes(body)
+
+
+def _parsed(body: bytes) -> Any:
+    if not body:
+        return None
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise RefusedError(400, "expected a request in JSON, got something else") from None
+
+
+def _paths(told: Any) -> Iterator[str]:
+    """Everything that a request calls a path, however deep."""
+    waiting = [told]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if one.get("path") is not None:
+                yield str(one["path"])
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 def _with_headers(send: Send) -> Send:
@@ -65,7 +123,7 @@ def _with_headers(send: Send) -> Send:
     return told
 
 
-async def _refused(send: Send, status: int, reason: str) -> None:
+async def _refused(send: Send, refusal: RefusedError) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": reason.encode()})
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": refusal.reason.encode()})

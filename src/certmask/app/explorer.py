@@ -22,7 +22,7 @@ from certmask.report.report import attacked_chapter, certified_chapter
 from certmask.report.tables import html_table
 from certmask.results.file import Row
 from certmask.results.run import Run, read_run
-from certmask.zoo import card_of, name_aliases, readable_names
+from certmask.zoo import name_aliases, readable_names
 
 MOST_FILES, MOST_BYTES, MOST_ROWS = 500, 64 * 2**20, 100
 """Results files that are listed, the largest that is opened, and rows that are shown at once."""
@@ -72,7 +72,7 @@ def _samples(source: str, names: tuple[str, ...]) -> Mapping[str, Sample]:
 def class_names(studio: Studio, run: Run) -> Sequence[str]:
     """What a run's classes are called, where its model is one of the page's; of others only numbers are known."""
     model = run.model["name"]
-    return readable_names(card_of(model).classes) if model in studio.models else ()
+    return readable_names(studio.card(model).classes) if model in studio.models else ()
 
 
 def summary(run: Run) -> Markup:

@@ -23,9 +23,12 @@ from certmask.app.studio import Studio
 from certmask.app.study import study
 from certmask.app.style import CSS
 from certmask.report.markup import tag
+from certmask.service.limits import Limits
 
 FONTS, FIXED_FONTS = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]
 """Fonts of the reader's own machine: none is fetched."""
+PATIENT = Limits(seconds=3600)
+"""For the example at the start, which keeps nobody waiting."""
 INTRODUCTION = (
     "A sticker in the picture can make an image classifier say anything. Here a photo is looked at through masks, each "
     "of which would hide such a patch, and what the masks say is turned into an answer and, where it can be, into a "
@@ -61,7 +64,7 @@ def page_app(studio: Studio, library: Library, uploads: Path) -> FastAPI:
 def page(studio: Studio, library: Library) -> gr.Blocks:
     """All of it; the example photo is looked at before anybody comes."""
     start = start_of(studio)
-    first = study(studio, example(EXAMPLES[0]), start)
+    first = study(studio, example(EXAMPLES[0]), start, limits=PATIENT)
     with gr.Blocks(title="certmask", analytics_enabled=False, delete_cache=CACHE) as blocks:
         gr.HTML(tag("div", tag("h1", "certmask"), tag("p", INTRODUCTION), class_="cm"))
         with gr.Column() as above:

@@ -126,7 +126,7 @@ def _attacked(
 ) -> tuple[Tensor, Size]:
     """The photo with the patch that is wished for, and its corner."""
     if wish.kind in (NETWORK, PUBLISHED):
-        surrogate = Watched(bench, studio.known(bench.classifier.name), meter, tell)
+        surrogate = Watched(bench, studio.given(bench.classifier.name), meter, tell)
         return _optimized(bench, surrogate, image, label, patch, wish)
     corner = wish.corner if wish.corner is not None else _middle(image, patch)
     content = eight_bits(_content(studio, patch, wish))

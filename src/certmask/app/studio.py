@@ -27,7 +27,9 @@ from certmask.errors import UsageError, any_of
 from certmask.rules.registry import REGISTER, listed
 from certmask.service.limits import Limits, RefusedError
 from certmask.threat import Patch, Size, Threat
-from certmask.zoo import card_of, framing_of, load_classifier
+from certmask.votes import Margin
+from certmask.zoo import Card, backend_of, card_of, framing_of, load_classifier
+from certmask.zoo.models import short_name
 
 T = TypeVar("T")
 KEPT_MODELS, KEPT_BENCHES = 3, 8
@@ -117,34 +119,47 @@ class Studio:
     ) -> None:
         if not models:
             raise UsageError("expected at least one model, got none")
-        self.models, self.limits = tuple(dict.fromkeys(models)), limits
+        self._given = {short_name(model): model for model in models}
+        self.limits = limits
         self.device, self.precision = str(present_device(device)), precision
         self.backend = default_backend(self.device) if backend == "auto" else backend
         self.alone = RLock()
         self._classifiers: OrderedDict[Hashable, Classifier] = OrderedDict()
         self._benches: OrderedDict[Hashable, Bench] = OrderedDict()
 
-    def known(self, model: str) -> str:
-        """The name of a model that is offered; an error for any other, so that nobody can load what is not."""
-        if model not in self.models:
+    @property
+    def models(self) -> tuple[str, ...]:
+        """What the page calls them: files and folders by their own names, not by where they lie."""
+        return tuple(self._given)
+
+    def given(self, model: str) -> str:
+        """The model as ``load_classifier`` takes it; an error for one that is not offered, so that nobody loads it."""
+        if model not in self._given:
             raise UsageError(f"expected the model {any_of(self.models)}, got {model!r}")
-        return model
+        return self._given[model]
+
+    def card(self, model: str) -> Card:
+        """A model's classes and input."""
+        return card_of(self.given(model))
 
     def size(self, model: str) -> Size:
         """Height and width of a model's input."""
-        return card_of(self.known(model)).size
+        return self.card(model).size
 
     def seen(self, photo: Photo, model: str) -> Image.Image:
         """What a model is shown of a photo."""
-        return photo.seen(framing_of(self.known(model)), self.size(model), self.limits)
+        return photo.seen(framing_of(self.given(model)), self.size(model), self.limits)
 
     def classifier(self, model: str) -> Classifier:
         """A model, loaded unless it is one of the last few."""
 
-        def load() -> Classifier:
-            return load_classifier(model, device=self.device, precision=self.precision, backend=self.backend)
+        given = self.given(model)
 
-        return _kept(self._classifiers, self.known(model), load, KEPT_MODELS)
+        def load() -> Classifier:
+            backend = backend_of(given) or self.backend
+            return load_classifier(given, device=self.device, precision=self.precision, backend=backend)
+
+        return _kept(self._classifiers, model, load, KEPT_MODELS)
 
     def cover(self, question: Question) -> Cover:
         """The masks of a question's defence; an error for a threat that they cannot be made for."""
@@ -159,14 +174,8 @@ class Studio:
             classifier = self.classifier(model)
             covers = [masks_for(classifier, threat, rule) for rule in rules]
             margin = measured_margin(Engine(classifier, covers), list(probes(classifier.size)))
-            rows = [(cover, listed(rule)) for cover, rule in zip(covers, rules, strict=True)]
-            bare = Guarantee.NONE
             return bench_of(
-                classifier,
-                [
-                    MaskedDefence(cover, row.made(None if row.rule.guarantee is bare else margin), row.option)
-                    for cover, row in rows
-                ],
+                classifier, [_defence(cover, rule, margin) for cover, rule in zip(covers, rules, strict=True)]
             )
 
         return _kept(self._benches, (model, threat, rules), build, KEPT_BENCHES)
@@ -177,11 +186,17 @@ def bench_of(classifier: Classifier, defences: Sequence[MaskedDefence]) -> Bench
     return Bench(Engine(classifier, [defence.cover for defence in defences]), defences)
 
 
+def _defence(cover: Cover, rule: str, margin: Margin) -> MaskedDefence:
+    """A rule with its masks; what promises something is told the margin."""
+    row = listed(rule)
+    return MaskedDefence(cover, row.made(None if row.rule.guarantee is Guarantee.NONE else margin), rule)
+
+
 def masks_for(classifier: Classifier, threat: Threat, rule: str) -> Cover:
-    """The masks that ``certmask predict`` takes for a rule; the bare classifier has zoom's, and looks through none."""
+    """The masks that ``certmask predict`` takes for a rule; beside the bare classifier, those that would have a say."""
     if rule not in RULES:
         raise UsageError(f"expected the defence {any_of(RULES)}, got {rule!r}")
-    return cover_for(classifier, threat, REGISTER[0].option if rule == "undefended" else rule)
+    return cover_for(classifier, threat, rule)
 
 
 def _kept(shelf: OrderedDict[Hashable, T], key: Hashable, make: Callable[[], T], most: int) -> T:

@@ -18,25 +18,31 @@ from certmask.data import pixel_digest, to_tensor
 from certmask.defences import Explanation, MaskedDefence, explain
 from certmask.report.map import Map
 from certmask.rules.registry import listed
+from certmask.service.limits import Limits
 
 
 @dataclass(frozen=True)
 class Price:
-    """The passes that a question may take: to answer at least, and at most with the proof; and how many are allowed."""
+    """The passes that a question may take: at least to answer, and at most with all that is to be found out.
+
+    That is the proof or, where nothing can be proved, what every mask says. ``allowed`` is the most that is taken on.
+    """
 
     least: int
     most: int
     allowed: int | None
+    proves: bool = True
 
     @property
     def sentence(self) -> str:
         """The same in words, before anything is computed."""
-        some = "1 pass" if self.most == 1 else f"{self.least:,} to {self.most:,} passes"
+        some = f"{self.least:,} to {self.most:,} passes"
+        told = f"{some} to answer and {'to prove' if self.proves else 'to see what masks would say'}"
         if self.allowed is None or self.most <= self.allowed:
-            return f"{some} to answer and to prove"
+            return told
         if self.least > self.allowed:
             return f"{some}: more than the {self.allowed:,} that are allowed here"
-        return f"{some} to answer and to prove; refused where it takes more than {self.allowed:,}"
+        return f"{told}; refused where it takes more than {self.allowed:,}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def price(studio: Studio, question: Question) -> Price:
         cover = studio.cover(question)
     defence = MaskedDefence(cover, listed(question.rule).made(), question.rule)
     if defence.guarantee is Guarantee.NONE:
-        return Price(1, 1, studio.limits.passes)
+        return Price(1, 1 + len(cover), studio.limits.passes, proves=False)
     return Price(_least(cover), defence.most_passes, studio.limits.passes)
 
 
@@ -107,9 +113,11 @@ def _least(cover: Cover) -> int:
     return len(cover)
 
 
-def study(studio: Studio, photo: Photo, question: Question, tell: Tell | None = None) -> Study:
+def study(
+    studio: Studio, photo: Photo, question: Question, tell: Tell | None = None, limits: Limits | None = None
+) -> Study:
     """Look at a photo as ``certmask predict`` does; refused where it takes more than the limits allow."""
-    picture, meter = studio.seen(photo, question.model), Meter(studio.limits, tell)
+    picture, meter = studio.seen(photo, question.model), Meter(limits or studio.limits, tell)
     with studio.alone:
         bench = studio.bench(question)
         return looked_at(bench, photo.name, picture, meter)

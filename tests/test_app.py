@@ -1,0 +1,334 @@
+"""What the page is made of: the library's answers, within limits, and nothing that was not offered."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from commands import certmask
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from certmask.app import check_installed
+from certmask.app.confrontation import confronted
+from certmask.app.door import KEPT, POLICY
+from certmask.app.examples import EXAMPLES, Photo, example
+from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_table, summary
+from certmask.app.findings import found
+from certmask.app.page import page_app
+from certmask.app.patching import KINDS, Wish, compared, patched
+from certmask.app.studio import RULES, Meter, Question, Studio
+from certmask.app.study import price, study
+from certmask.certificate import Decision, Guarantee
+from certmask.data import to_tensor
+from certmask.errors import CertmaskError, ResultsError, UsageError
+from certmask.report.gallery import FATES
+from certmask.service.limits import Limits, RefusedError
+
+LIMITS = Limits(upload=2**20, pixels=1_000_000, passes=20_000, queue=4, seconds=120)
+
+
+@pytest.fixture(scope="module")
+def studio(little_model: Path) -> Studio:
+    return Studio([str(little_model)], LIMITS, backend="torch", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def run(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of photos and one of runs, beside a file that is nobody's business."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in EXAMPLES:
+        own = folder / "photos" / "cat" / f"{name}.jpg"
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_bytes(example(name).content)
+    told = ("--model", little_model, "--patch", "5", "--rule", "undefended", "--rule", "patchcleanser")
+    certmask("certify", folder / "photos", *told, "--precision", "fp32", "--out", folder / "runs" / "mine.jsonl")
+    (folder / "secret.jsonl").write_text("{}\n")
+    return folder
+
+
+def asked(rule: str = "zoom", side: int = 5, count: int = 1) -> Question:
+    return Question("little", side, count, rule)
+
+
+def test_a_study_is_what_predict_says(studio: Studio, little_model: Path, tmp_path: Path) -> None:
+    photo = tmp_path / "cat.jpg"
+    photo.write_bytes(example("cat").content)
+    for rule in ("zoom", "zoom-detection", "patchcleanser", "jury-recovery", "published"):
+        told = ("--model", little_model, "--patch", "5", "--rule", rule, "--precision", "fp32", "--json")
+        code = 3 if study(studio, example("cat"), asked(rule)).explanation.alert else 0
+        (record,) = json.loads(certmask("predict", photo, *told, code=code).stdout)
+        one = study(studio, example("cat"), asked(rule))
+        said = (
+            one.name,
+            one.explanation.alert,
+            one.explanation.passes,
+            one.sentence,
+            one.explanation.certificate.holds,
+        )
+        assert said == tuple(record[key] for key in ("name", "alert", "passes", "meaning", "certified"))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_price_holds(studio: Studio, rule: str) -> None:
+    told = price(studio, asked(rule))
+    one = study(studio, example("cup"), asked(rule))
+    assert told.least <= one.explanation.passes <= told.most
+    assert one.passes <= told.most
+
+
+def test_the_price_is_told_beside_the_limit(little_model: Path) -> None:
+    tight = Studio([str(little_model)], Limits(passes=20), backend="torch", precision="fp32")
+    assert "refused where it takes more than 20" in price(tight, asked("zoom")).sentence
+    assert "more than the 20 that are allowed" in price(tight, asked("patchcleanser")).sentence
+    with pytest.raises(RefusedError, match="at most 20 passes"):
+        study(tight, example("cat"), asked("patchcleanser"))
+
+
+def test_what_takes_too_long_is_refused(little_model: Path) -> None:
+    hasty = Studio([str(little_model)], Limits(seconds=0.001), backend="torch", precision="fp32")
+    with pytest.raises(RefusedError, match=r"within 0\.001 s"):
+        study(hasty, example("cat"), asked("patchcleanser"))
+    with pytest.raises(RefusedError, match=r"within 0\.001 s"):
+        patched(hasty, example("cat"), asked(), Wish("network"))
+
+
+def test_a_meter_counts_and_tells() -> None:
+    told: list[tuple[int, str]] = []
+    meter = Meter(Limits(passes=10), lambda done, what: told.append((done, what)))
+    meter(4)
+    meter(6)
+    assert told == [(4, "passes"), (10, "passes")]
+    with pytest.raises(RefusedError, match="at most 10 passes"):
+        meter(1)
+
+
+def test_only_what_is_offered_is_loaded(studio: Studio) -> None:
+    assert studio.models == ("little",)
+    for model in ("resnet50", "../little", "/etc/passwd", ""):
+        with pytest.raises(UsageError, match="expected the model little"):
+            study(studio, example("cat"), Question(model, 5))
+    for question in (asked("smoothing"), asked("nonsense"), asked("pair-detection")):
+        with pytest.raises(UsageError, match="expected the defence"):
+            price(studio, question)
+    for question in (asked("zoom", 0), asked("zoom", 33), asked("patchcleanser", 5, 2), asked("zoom", 5, 99)):
+        with pytest.raises(CertmaskError, match="expected"):
+            price(studio, question)
+
+
+def test_masked_views_are_what_the_model_saw(studio: Studio) -> None:
+    """Asked again about every view alone, the bare model says what the vote says; dissenters come first."""
+    one = study(studio, example("rocket"), asked("patchcleanser"))
+    classifier = studio.classifier("little")
+    assert len(one.views) == 36
+    for view in one.views:
+        hidden = (to_tensor(view.picture) - to_tensor(one.picture)).abs().amax(dim=0) > 0
+        rows, columns = (torch.nonzero(hidden.any(dim=axis))[:, 0] for axis in (1, 0))
+        mask = one.defence.cover.masks[view.mask]
+        (top, bottom), (left, right) = mask.rows((32, 32))[0], mask.columns((32, 32))[0]
+        assert top <= int(rows.min()) <= int(rows.max()) < bottom
+        assert left <= int(columns.min()) <= int(columns.max()) < right
+        image = to_tensor(one.picture).clone()
+        image[:, top:bottom, left:right] = torch.tensor(classifier.fill)[:, None, None]
+        assert int(classifier(image[None]).argmax()) == view.label
+    order = [view.dissents for view in one.views]
+    assert order == sorted(order, reverse=True)
+    assert str(found(one)).count("cm-dissent") == sum(order)
+
+
+def test_uploads_are_bounded(studio: Studio) -> None:
+    out = BytesIO()
+    Image.new("L", (1001, 1000)).save(out, "PNG")
+    refused = {
+        out.getvalue(): "at most 1,000,000 pixels, got 1001×1000",
+        b"words": "expected a readable image",
+        b"": "expected a readable image",
+        b"<svg/>": "expected a readable image",
+        bytes(2**20 + 1): "at most 1,048,576 bytes",
+    }
+    for content, reason in refused.items():
+        with pytest.raises(RefusedError, match=reason):
+            study(studio, Photo("mine", content), asked())
+        with pytest.raises(RefusedError, match=reason):
+            patched(studio, example("cat"), asked(), Wish("sticker", (0, 0), Photo("mine", content)))
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_patch_changes_nothing_beside_it(studio: Studio, kind: str) -> None:
+    steps: list[str] = []
+    sticker = example("cup") if kind == "sticker" else None
+    one = patched(studio, example("cat"), asked(), Wish(kind, (9, 20), sticker), lambda _, what: steps.append(what))
+    changed = (to_tensor(one.picture) != to_tensor(one.clean)).any(dim=0)
+    changed[9:14, 20:25] = False
+    assert not changed.any()
+    assert (to_tensor(one.picture) != to_tensor(one.clean)).any()
+    assert ("steps of the attack" in steps) == (kind in ("network", "published"))
+    assert [answer.guarantee for answer in one.answers] == [
+        Guarantee.NONE, Guarantee.PUBLISHED, Guarantee.DETECTION, Guarantee.RECOVERY,
+    ]  # fmt: skip
+    assert not any(answer.broken for answer in one.answers)
+    assert str(confronted(one)).count("cm-card") >= 4
+
+
+def test_four_answers_are_those_of_the_defences(studio: Studio) -> None:
+    """The patched picture, looked at by each defence alone."""
+    one = patched(studio, example("cat"), asked("jury-recovery"), Wish("network"))
+    out = BytesIO()
+    one.picture.save(out, "PNG")
+    assert compared("jury-recovery") == ("undefended", "published", "zoom-detection", "jury-recovery")
+    assert compared("hicert") == ("undefended", "published", "hicert", "zoom")
+    for answer in one.answers:
+        alone = study(studio, Photo("again", out.getvalue()), asked(answer.rule)).explanation
+        assert Decision(alone.label, alone.alert) == Decision(answer.patched.label, answer.patched.alert)
+
+
+def test_a_wish_that_makes_no_sense_is_refused(studio: Studio) -> None:
+    for wish in (Wish("sticker", (0, 0)), Wish("magic"), Wish("noise", (28, 28)), Wish("noise", (-1, 0))):
+        with pytest.raises(CertmaskError, match="expected"):
+            patched(studio, example("cat"), asked(), wish)
+
+
+def test_only_results_below_the_folder_are_opened(run: Path) -> None:
+    runs = run / "runs"
+    (runs / "deep").mkdir(exist_ok=True)
+    (runs / "deep" / "again.jsonl").write_bytes((runs / "mine.jsonl").read_bytes())
+    (runs / "way-out.jsonl").symlink_to(run / "secret.jsonl")
+    (runs / "words.jsonl").write_text("no results")
+    library = Library(runs)
+    assert library.names() == ["deep/again.jsonl", "mine.jsonl", "words.jsonl"]
+    for name in ("../secret.jsonl", str(run / "secret.jsonl"), "way-out.jsonl", "/etc/passwd", "", "deep"):
+        with pytest.raises(UsageError, match="expected a results file below runs"):
+            library.run(name)
+    with pytest.raises(ResultsError, match="expected"):
+        library.run("words.jsonl")
+    assert Library(run / "nowhere").names() == []
+
+
+def test_rows_are_filtered_by_what_became_of_them(run: Path, studio: Studio) -> None:
+    library = Library(run / "runs")
+    mine = library.run("mine.jsonl")
+    parts = [chosen_rows(mine, "patchcleanser", fate) for fate in FATES]
+    assert sum(map(len, parts)) == len(chosen_rows(mine, "patchcleanser", ALL)) == len(mine.rows)
+    for wrong in (("nobody", ALL), ("patchcleanser", "odd")):
+        with pytest.raises(UsageError, match="expected"):
+            chosen_rows(mine, *wrong)
+    table = rows_table(mine, mine.rows, "patchcleanser", library.album(studio.card("little").classes))
+    assert table.count("<tr>") == 1 + len(mine.rows)
+    assert "patchcleanser" in summary(mine)
+
+
+def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio) -> None:
+    names = [str(row["image"]) for row in Library(run / "runs").run("mine.jsonl").rows]
+    told: Any = ("mine.jsonl", names[0], "patchcleanser", None)
+    assert "start the page with --photos" in photo_votes(studio, Library(run / "runs"), *told)
+    page = photo_votes(studio, Library(run / "runs", str(run / "photos")), *told)
+    assert "The model answers here as it did in that run." in page
+    assert page.count("cm-vote") >= 36
+    with pytest.raises(UsageError, match="expected a photo"):
+        photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
+
+
+def test_no_name_becomes_markup(studio: Studio) -> None:
+    photo = Photo("<script>alert(1)</script>", example("cat").content)
+    assert "<script" not in found(study(studio, photo, asked()))
+
+
+@pytest.fixture
+def client(studio: Studio, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """The page, with a network that has nobody but this machine in it."""
+    connect = socket.socket.connect
+
+    def at_home(line: socket.socket, address: Any) -> None:
+        assert isinstance(address, (str, bytes)) or address[0] in ("127.0.0.1", "::1"), address
+        connect(line, address)
+
+    monkeypatch.setattr(socket.socket, "connect", at_home)
+    with TestClient(page_app(studio, Library(run / "runs"), tmp_path)) as found:
+        yield found
+
+
+def test_the_page_names_no_other_address(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-security-policy"] == POLICY
+    config = client.get("/config").json()
+    assert config["analytics_enabled"] is False
+    assert not config.get("is_space")
+    assert "https://fonts" not in page.text + json.dumps(config)
+    assert client.get("/gradio_api/info").json() == {"named_endpoints": {}, "unnamed_endpoints": {}}
+
+
+def test_files_are_not_given_out(client: TestClient, run: Path) -> None:
+    for path in (
+        "/etc/passwd",
+        run / "secret.jsonl",
+        run / "runs" / "mine.jsonl",
+        "../pyproject.toml",
+        "pyproject.toml",
+    ):
+        assert client.get(f"/gradio_api/file={path}").status_code in (403, 404)
+    assert client.get("/gradio_api/proxy=http://127.0.0.1:1/").status_code == 404
+
+
+def test_only_what_was_uploaded_is_read(client: TestClient, run: Path, tmp_path: Path) -> None:
+    """Somebody who writes requests by hand names a file of this machine, or an address, as what they uploaded."""
+    config = client.get("/config").json()
+    (upload,) = [part["id"] for part in config["components"] if part["props"].get("elem_id") == "photo"]
+    (number,) = [one["id"] for one in config["dependencies"] if [upload, "upload"] in one["targets"]]
+    own = client.post("/gradio_api/upload", files={"files": ("cat.jpg", example("cat").content)}).json()[0]
+
+    def join(path: str, model: Any = "little") -> int:
+        photo = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        asked = {"data": [photo, model], "fn_index": number, "session_hash": "somebody"}
+        return client.post("/gradio_api/queue/join", json=asked).status_code
+
+    secret = run / "photos" / "cat" / "cat.jpg"
+    way_out = tmp_path / "way-out.jpg"
+    way_out.symlink_to(secret)
+    for path in (secret, f"{tmp_path}/../{secret}", way_out, "/etc/passwd", "", "http://127.0.0.1:1/cat.jpg"):
+        assert join(str(path)) == 403
+    assert join(own, [{"deep": {"path": str(secret)}}]) == 403
+    assert client.post("/gradio_api/queue/join", content=b"[" * 10_000).status_code == 400
+    assert client.post("/gradio_api/queue/join", content=bytes(2**20 + 1)).status_code == 413
+    assert join(own) == 200
+    said = client.get("/gradio_api/queue/data?session_hash=somebody").text
+    (done,) = [line for line in said.splitlines() if "process_completed" in line]
+    assert json.loads(done.removeprefix("data: "))["success"] is True
+
+
+def test_uploads_have_a_place_of_their_own_that_can_be_full(client: TestClient, tmp_path: Path) -> None:
+    def upload(content: bytes) -> int:
+        return client.post("/gradio_api/upload", files={"files": ("photo.png", content)}).status_code
+
+    assert upload(b"small") == 200
+    assert any(path.read_bytes() == b"small" for path in tmp_path.rglob("photo.png"))
+    assert upload(bytes(LIMITS.upload + 1)) == 413
+    (tmp_path / "others").write_bytes(bytes(KEPT * LIMITS.upload + 1))
+    assert upload(b"small") == 503
+
+
+def test_the_queue_is_bounded(client: TestClient) -> None:
+    config = client.get("/config").json()
+    (look,) = [part["id"] for part in config["components"] if part["props"].get("elem_id") == "look"]
+    (number,) = [one["id"] for one in config["dependencies"] if [look, "click"] in one["targets"]]
+    data = [None, "little", 5, 1, "zoom"]
+    codes = [
+        client.post(
+            "/gradio_api/queue/join", json={"data": data, "fn_index": number, "session_hash": f"visitor {n}"}
+        ).status_code
+        for n in range(3 * LIMITS.queue)
+    ]
+    assert 503 in codes
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certmask("app", "--model", "nonsense", "--port", "0", code=1, cwd=tmp_path)
+    monkeypatch.setattr("certmask.app.find_spec", lambda package: None)
+    with pytest.raises(CertmaskError, match=r"expected the package gradio, got none: pip install 'certmask\[app\]'"):
+        check_installed()
