@@ -128,7 +128,7 @@ def test_a_click_places_the_patch(visitor: Visitor) -> None:
     box = visitor.page.locator("#place img").bounding_box()
     assert box
     at = {"x": box["width"] * 20.5 / 32, "y": box["height"] * 10.5 / 32}
-    before = visitor.page.locator("#place").inner_html()
+    before = visitor.shown("#place")
     visitor.page.locator("#place img").click(position=at)  # type: ignore[arg-type]
     visitor.changed("#place", before)
     assert visitor.page.locator("#top input[type=number]").input_value() == "5"
@@ -233,7 +233,7 @@ def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
     assert wanted <= {part for name in reached for part in wanted if part == name or name.startswith(f"{part}-")} | set(
         reached
     ), reached
-    before = visitor.page.locator("#result").inner_html()
+    before = visitor.shown("#result")
     visitor.page.keyboard.press("Enter")
     visitor.changed("#result", before)
     visitor.page.wait_for_selector("#result .cm-label", timeout=SECONDS)
@@ -241,7 +241,7 @@ def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
 
 def test_the_patch_is_placed_by_keyboard(visitor: Visitor) -> None:
     visitor.tab("Attack it")
-    before = visitor.page.locator("#place").inner_html()
+    before = visitor.shown("#place")
     visitor.page.locator("#top input[type=range]").focus()
     visitor.page.keyboard.press("ArrowRight")
     visitor.changed("#place", before)
@@ -269,7 +269,7 @@ def check_layout(visitor: Visitor) -> None:
     overlaps = page.evaluate(
         """() => {
           const parts = [...document.querySelectorAll('.cm figure, .cm-card, .cm section > p, .cm h3, button, label')]
-            .filter((part) => part.offsetParent);
+            .filter((part) => part.checkVisibility({visibilityProperty: true, opacityProperty: true}));
           const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 1
             || b.bottom <= a.top + 1;
           const box = (part) => part.getBoundingClientRect(), found = [];

@@ -28,6 +28,7 @@ SWITCHES = (
     "--no-first-run",
 )
 MODEL, SIDE = "resnet26-cifar10", 11
+SHOWN = "(where) => [...document.querySelectorAll(`${where} .cm`)].map((part) => part.outerHTML).join()"
 SECONDS = 120_000
 """Milliseconds for anything that asks a model, on a machine that may have other things to do."""
 
@@ -45,6 +46,7 @@ def certmask_app(folder: Path, *arguments: str) -> Iterator[str]:
         yield _address(process, said)
         process.terminate()
         assert process.wait(60) == 0, said.read_text()
+        assert "Traceback" not in said.read_text()
     finally:
         process.kill()
         process.wait()
@@ -111,18 +113,20 @@ class Visitor:
 
     def answer(self, button: str, result: str, sign: str = ".cm-note") -> Locator:
         """Press a button and wait for what comes of it."""
-        before = self.page.locator(result).inner_html()
+        before = self.shown(result)
         self.page.locator(button).click()
         self.changed(result, before)
         self.page.wait_for_selector(f"{result} {sign}, {result} .cm-refused", timeout=SECONDS)
         return self.page.locator(result)
 
+    def shown(self, where: str) -> str:
+        """What a part of the page shows, without signs of progress."""
+        return str(self.page.evaluate(SHOWN, where))
+
     def changed(self, where: str, before: str) -> None:
-        """Wait until a part of the page is another one."""
-        self.page.wait_for_function(
-            "([where, before]) => document.querySelector(where).innerHTML !== before", arg=[where, before],
-            timeout=SECONDS,
-        )  # fmt: skip
+        """Wait until a part of the page shows something else."""
+        changed = f"([where, before]) => !['', before].includes(({SHOWN})(where))"
+        self.page.wait_for_function(changed, arg=[where, before], timeout=SECONDS)
 
     def says(self, where: str, words: str) -> None:
         """Wait until a part of the page says something."""
@@ -134,11 +138,13 @@ def visiting(browser: Browser, address: str, width: int = 1280, height: int = 90
     """A visitor who has come, and whose browser must not have complained or asked anybody else in the end."""
     context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
     visitor = Visitor(context.new_page(), address)
-    visitor.come()
-    yield visitor
-    assert visitor.strangers == []
-    assert visitor.complaints == []
-    context.close()
+    try:
+        visitor.come()
+        yield visitor
+        assert visitor.strangers == []
+        assert visitor.complaints == []
+    finally:
+        context.close()
 
 
 def class_folders(root: Path) -> Path:

@@ -45,7 +45,7 @@ def _card(role: str, one: Answered, found: Patched) -> Markup:
         "section",
         tag("h4", role),
         tag("p", one.rule, class_="cm-note"),
-        tag("p", tag("strong", label), tag("span", said, class_=f"cm-badge cm-{tone}")),
+        tag("p", tag("strong", label), " ", tag("span", said, class_=f"cm-badge cm-{tone}")),
         tag("p", _promise(one), class_="cm-note"),
         class_="cm-card",
         aria_label=role,

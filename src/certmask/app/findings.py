@@ -40,7 +40,10 @@ def verdict(study: Study) -> Markup:
     return tag(
         "section",
         tag(
-            "p", tag("strong", study.name, class_="cm-label"), tag("span", _badge(study), class_=f"cm-badge cm-{tone}")
+            "p",
+            tag("strong", study.name, class_="cm-label"),
+            " ",
+            tag("span", _badge(study), class_=f"cm-badge cm-{tone}"),
         ),
         tag("p", f"{study.sentence[0].upper()}{study.sentence[1:]}.", class_="cm-guarantee"),
         tag("p", f"{study.model}, {study.defence.name}; {took}. ", _download(study), class_="cm-note"),

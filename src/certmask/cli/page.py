@@ -14,6 +14,9 @@ from certmask.cli.options import BackendOption, DeviceOption, PrecisionOption
 OFFERED = ("resnet26-cifar10", "deit_tiny-imagenette", "efficientnet-lite0")
 """The models that the page offers where nobody says otherwise: those that come with certmask and its demo."""
 
+GRACE = 2.0
+"""Seconds that visitors have at the end: an open page listens for ever."""
+
 
 def page(
     model: Annotated[
@@ -75,7 +78,7 @@ def page(
 
             studio = Studio(model or _offered(), limits, device=device, precision=precision, backend=backend)
             built = page_app(studio, Library(runs, photos), Path(uploads))
-        run(built, free, limits.seconds, partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True))
+        run(built, free, GRACE, partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True))
 
 
 def _offered() -> list[str]:
