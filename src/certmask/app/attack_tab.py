@@ -9,7 +9,7 @@ import gradio as gr
 from certmask.app.canvas import framed_picture
 from certmask.app.confrontation import confronted
 from certmask.app.controls import PROGRESS, QUEUED, QUIET, Controls, answered, question_of, telling
-from certmask.app.examples import EXAMPLES, Photo, example
+from certmask.app.examples import EXAMPLES, Photo, chosen_photo
 from certmask.app.findings import picture
 from certmask.app.patching import KINDS, NETWORK, PUBLISHED, STICKER, Wish, patched
 from certmask.app.studio import Question, Studio
@@ -35,7 +35,7 @@ class AttackTab:
         self.studio, self.controls = studio, controls
         with gr.Row():
             with gr.Column(min_width=280):
-                aim = self._aim(example(EXAMPLES[0]), 0, 0, start.model, start.side)
+                aim = self._aim(EXAMPLES[0], None, 0, 0, start.model, start.side)
                 self.place = gr.HTML(aim, js_on_load=CLICKED, elem_id="place")
             with gr.Column(min_width=280):
                 self._lay_out_patch(studio.size(start.model))
@@ -52,23 +52,25 @@ class AttackTab:
         self.button = gr.Button("Put it there and ask all four", variant="primary", elem_id="attack")
 
     def _listen(self) -> None:
-        controls, aimed = self.controls, [self.controls.photo, self.top, self.left, *self.controls.question[:2]]
-        for part in (controls.photo, self.top, self.left, controls.side, controls.model):
+        controls, aimed = self.controls, [*self.controls.photo, self.top, self.left, *self.controls.question[:2]]
+        controls.when_other_photo(answered(self._aim), aimed, self.place)
+        for part in (self.top, self.left, controls.side, controls.model):
             part.change(answered(self._aim), aimed, self.place, **QUIET)
-        for part in (controls.photo, controls.model):
-            part.change(lambda: "", None, self.result, **QUIET)
+        controls.when_other_photo(lambda: "", None, self.result)
+        controls.model.change(lambda: "", None, self.result, **QUIET)
         self.place.click(self._clicked, [controls.model, controls.side], [self.top, self.left, self.free], **QUIET)
         self.kind.change(self._chosen, self.kind, [self.sticker, self.free], **QUIET)
         controls.model.change(self._fitted, controls.model, [self.top, self.left], **QUIET)
         wish = [self.kind, self.sticker, self.free, self.top, self.left]
-        asked = [controls.photo, *wish, *controls.question]
+        asked = [*controls.photo, *wish, *controls.question]
         self.button.click(answered(self._attack), asked, self.result, show_progress="full", **QUEUED)
 
-    def _aim(self, photo: Photo, top: float, left: float, model: str, side: float) -> str:
-        """The photo as the model sees it, with a frame where the patch is to be."""
-        seen, corner = self.studio.seen(photo, model), self._inside(model, int(side), top, left)
-        address = framed_picture(seen, corner, (int(side), int(side)))
-        return str(tag("div", picture(address, f"{photo.name} as the model sees it; {AIM}", AIM), class_="cm"))
+    def _aim(self, name: str | None, own: Photo | None, top: float, left: float, model: str, side: float) -> str:
+        """The photo with a frame where the patch is to be."""
+        photo, corner = chosen_photo(name, own), self._inside(model, int(side), top, left)
+        sharp, size = self.studio.sharp(photo, model), self.studio.size(model)
+        address = framed_picture(sharp, size, corner, (int(side), int(side)))
+        return str(tag("div", picture(address, f"the photo, {photo.name}; {AIM}", AIM), class_="cm"))
 
     def _clicked(self, event: gr.EventData, model: str, side: float) -> Any:
         """The patch with its centre where somebody clicked."""
@@ -90,10 +92,11 @@ class AttackTab:
         return [gr.update(maximum=length - 1, value=0) for length in self.studio.size(model)]
 
     def _attack(
-        self, photo: Photo, kind: str, sticker: bytes | None, free: bool, top: float, left: float, *told: Any,
+        self, name: str | None, own: Photo | None, kind: str, sticker: bytes | None, free: bool, top: float,
+        left: float, *told: Any,
         progress: gr.Progress = PROGRESS,
     ) -> str:  # fmt: skip
         question = question_of(*told)
         corner = None if free else self._inside(question.model, question.side, top, left)
         wish = Wish(kind, corner, Photo("your sticker", sticker) if sticker else None)
-        return str(confronted(patched(self.studio, photo, question, wish, telling(progress))))
+        return str(confronted(patched(self.studio, chosen_photo(name, own), question, wish, telling(progress))))

@@ -24,10 +24,11 @@ INCHES, DOTS = 4.0, 100
 
 def claims_picture(photo: Image.Image, shown: Map) -> str:
     """The photo with what every place claims, as ``certmask predict --draw`` paints it."""
-    figure = Figure(figsize=(INCHES, INCHES * photo.height / photo.width))
+    height, width = shown.cover.image
+    figure = Figure(figsize=(INCHES, INCHES * height / width))
     axes = figure.add_axes((0, 0, 1, 1))
     paint_map(axes, photo, shown)
-    axes.set(xlim=(0, photo.width), ylim=(photo.height, 0))
+    axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
     FigureCanvasAgg(figure)
     out = io.BytesIO()
@@ -40,9 +41,10 @@ def level_picture(photo: Image.Image, shown: Map, level: int) -> str:
 
     A place is painted at the centres of the patches that belong to it, as on the map of claims.
     """
-    territory = shown.territory
+    scale = photo.width // shown.cover.image[1]
+    territory = shown.territory.repeat(scale, axis=0).repeat(scale, axis=1)
     colours = np.array([_colour(shown, number, level) for number in range(len(shown.places))])[territory]
-    top, left = (shown.patch.height - 1) // 2, (shown.patch.width - 1) // 2
+    top, left = (scale * (length - 1) // 2 for length in shown.patch.size)
     pixels = np.asarray(photo, dtype=np.float64).copy()
     rows, columns = territory.shape
     under = pixels[top : top + rows, left : left + columns]
@@ -63,11 +65,20 @@ def _rgb(colour: str) -> tuple[int, ...]:
     return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
 
-def framed_picture(photo: Image.Image, corner: Size, patch: Size) -> str:
-    """The photo with a frame where a patch is, or is to be."""
-    (top, left), (height, width) = corner, patch
-    frame: Box = (left, top, left + width, top + height)
+def framed_picture(photo: Image.Image, image: Size, corner: Size, patch: Size) -> str:
+    """The photo with a frame where a patch is, or is to be; ``image`` is the size of the model's input."""
+    (top, left), (height, width), scale = corner, patch, photo.width // image[1]
+    frame: Box = (scale * left, scale * top, scale * (left + width), scale * (top + height))
     return _png(with_frames(photo, [frame], joined=False))
+
+
+def with_patch(sharp: Image.Image, picture: Image.Image, corner: Size, patch: Size) -> Image.Image:
+    """The photo for people with the patch that a model's input carries."""
+    (top, left), (height, width), scale = corner, patch, sharp.width // picture.width
+    content, found = picture.crop((left, top, left + width, top + height)), sharp.copy()
+    large = content.resize((scale * width, scale * height), Image.Resampling.NEAREST)
+    found.paste(large, (scale * left, scale * top))
+    return found
 
 
 def picture_uri(photo: Image.Image, side: int = SIDE) -> str:

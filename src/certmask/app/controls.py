@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from certmask.app.examples import EXAMPLES, Photo, example
+from certmask.app.examples import EXAMPLES, Photo
 from certmask.app.findings import notice
 from certmask.app.studio import MOST_PATCHES, RULES, Question, Studio, Tell
 from certmask.app.study import price
@@ -66,42 +66,61 @@ def answered(work: Callable[..., str]) -> Callable[..., str]:
 
 
 class Controls:
-    """The photo, which is each visitor's own, and the question, as every tab reads them."""
+    """The photo, which is each visitor's own, and the question, as every tab reads them.
+
+    ``photo`` are the name of an example, None where there is none, and the visitor's own photo, None once it is gone.
+    """
 
     def __init__(self, studio: Studio, start: Question) -> None:
         self.studio = studio
-        self.photo = gr.State(example(EXAMPLES[0]), time_to_live=CACHE[1])
+        self.own = gr.State(None, time_to_live=CACHE[1])
         with gr.Row():
             with gr.Column(min_width=260):
+                _heading("The photo")
                 self._lay_out_photo()
             with gr.Column(min_width=260):
+                _heading("Who looks at it")
                 self.model = gr.Dropdown(list(studio.models), value=start.model, label="Model", elem_id="model")
-                self.rule = gr.Dropdown(_rules(), value=start.rule, label="Defence", elem_id="rule")
+                self.rule = gr.Dropdown(_rules(), value=start.rule, label="Defence (what it proves)", elem_id="rule")
             with gr.Column(min_width=260):
+                _heading("What it must withstand")
                 self._lay_out_threat(start)
         self.price = gr.HTML(self._price(start), elem_id="price")
         self.refusal = gr.HTML(elem_id="refusal")
+        self.photo = [self.examples, self.own]
         self.question = [self.model, self.side, self.count, self.rule]
         self._listen()
 
+    def when_other_photo(self, work: Callable[..., Any], asked: list[Any] | None, told: Any) -> None:
+        """What is to be done as soon as another photo is chosen."""
+        self.examples.input(work, asked, told, **QUIET)
+        self.own.change(work, asked, told, **QUIET)
+
     def _lay_out_photo(self) -> None:
         own: dict[str, Any] = {"type": "binary", "file_types": ["image"], "height": 120}
-        self.examples = gr.Radio(EXAMPLES, value=EXAMPLES[0], label="Example photo", elem_id="examples")
-        self.upload = gr.File(label="or your own photo", elem_id="photo", **own)
+        self.examples = gr.Radio(EXAMPLES, value=EXAMPLES[0], label="An example", elem_id="examples")
+        self.upload = gr.File(label="or your own", elem_id="photo", **own)
 
     def _lay_out_threat(self, start: Question) -> None:
-        label, most = "Side of the patch, pixels of the input", most_side(self.studio, start.model)
-        self.side = gr.Slider(1, most, start.side, step=1, label=label, elem_id="side")
+        self.side = gr.Slider(
+            1,
+            most_side(self.studio, start.model),
+            start.side,
+            step=1,
+            label=self._side_label(start.model),
+            elem_id="side",
+        )
         counts = list(range(1, MOST_PATCHES + 1))
-        self.count = gr.Radio(counts, value=1, label="Patches at once", elem_id="count")
+        self.count = gr.Radio(counts, value=1, label="How many at once", elem_id="count")
 
     def _listen(self) -> None:
-        chosen, seen = [self.photo, self.upload, self.refusal], [self.photo, self.examples, self.upload, self.refusal]
-        self.examples.input(lambda name: (example(name), None, ""), self.examples, chosen, **QUEUED)
-        self.upload.upload(self._uploaded, [self.upload, self.model], seen, **QUEUED)
+        self.examples.input(lambda: (None, None, ""), None, [self.own, self.upload, self.refusal], **QUIET)
+        self.upload.clear(lambda: (None, EXAMPLES[0], ""), None, [self.own, self.examples, self.refusal], **QUIET)
+        seen = [self.own, self.examples, self.upload, self.refusal]
+        self.upload.upload(self._uploaded, [self.upload, self.model], seen, **QUIET)
         self.model.change(self._fitted, self.model, self.side, **QUIET)
         for part in (self.model, self.side, self.count, self.rule):
-            part.change(lambda *told: self._price(question_of(*told)), self.question, self.price, **QUEUED)
+            part.change(lambda *told: self._price(question_of(*told)), self.question, self.price, **QUIET)
 
     def _uploaded(self, content: bytes, model: str) -> Any:
         """The new photo, if it is one; else why not."""
@@ -114,14 +133,23 @@ class Controls:
 
     def _fitted(self, model: str) -> Any:
         """The sizes that a patch may have on another model's input."""
-        return gr.update(maximum=most_side(self.studio, model), value=start_side(self.studio, model))
+        most, label = most_side(self.studio, model), self._side_label(model)
+        return gr.update(maximum=most, value=start_side(self.studio, model), label=label)
+
+    def _side_label(self, model: str) -> str:
+        height, width = self.studio.size(model)
+        return f"A square patch of this side, in pixels of the {height}×{width} that the model sees"
 
     def _price(self, question: Question) -> Markup:
         """What a question may cost, before it is asked."""
         try:
-            return tag("p", f"{price(self.studio, question).sentence}.", class_="cm cm-note")
+            return tag("p", f"This takes {price(self.studio, question).sentence}.", class_="cm cm-note")
         except CertmaskError as error:
             return notice(str(error))
+
+
+def _heading(words: str) -> None:
+    gr.HTML(tag("h2", words, class_="cm cm-step"))
 
 
 def _rules() -> list[tuple[str, str]]:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from PIL import Image
-
-from certmask.data import Framing
 from certmask.errors import UsageError, any_of
-from certmask.service.limits import Limits
-from certmask.service.photos import Darkroom
-from certmask.threat import Size
 
 FOLDER = Path(__file__).parent / "photos"
 EXAMPLES = ("cat", "cup", "rocket")
@@ -24,14 +18,18 @@ class Photo:
     name: str
     content: bytes = field(repr=False)
 
-    def seen(self, framing: Framing, size: Size, limits: Limits) -> Image.Image:
-        """What a model is shown of it; refused where it is no photo, or has too many bytes or pixels."""
-        limits.check_upload(len(self.content))
-        return Darkroom(framing, size, limits).framed(self.content)
-
 
 def example(name: str) -> Photo:
     """One of the photos that come with certmask."""
     if name not in EXAMPLES:
         raise UsageError(f"expected the example {any_of(EXAMPLES)}, got {name!r}")
     return Photo(name, (FOLDER / f"{name}.jpg").read_bytes())
+
+
+def chosen_photo(name: str | None, own: Photo | None) -> Photo:
+    """The example that is chosen by name or, if none is, the visitor's own photo, which is not kept for ever."""
+    if name is not None:
+        return example(name)
+    if own is None:
+        raise UsageError("expected your photo, got none: it is kept for half an hour, please upload it again")
+    return own

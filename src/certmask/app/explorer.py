@@ -158,7 +158,7 @@ def _again(studio: Studio, run: Run, row: Row, defence: MaskedDefence, album: Al
     picture = seen_photo(run, row, album)
     with studio.alone:
         bench = bench_of(studio.classifier(run.model["name"]), [defence])
-        study = looked_at(bench, row["image"], picture, Meter(studio.limits, tell))
+        study = looked_at(bench, row["image"], (picture, picture), Meter(studio.limits, tell))
         try:
             check_behaviour(run.header, bench.engine, [defence.rule], run.name)
             note = "The model answers here as it did in that run."

@@ -34,9 +34,10 @@ def picture(address: str, alt: str, caption: str = "", kind: str = "") -> Markup
 def verdict(study: Study) -> Markup:
     """The answer and its guarantee in one plain sentence, what it took, and the certificate as a file."""
     one = study.explanation
-    tone = "alert" if one.alert else "proved" if one.certificate.holds and _proves(study) else "unproved"
+    tone = "alert" if one.alert else "proved" if _certified(study) else "unproved"
     passes = "1 pass" if one.passes == 1 else f"{one.passes:,} passes"
-    took = f"{passes} to answer, {study.passes:,} with the proof, {study.seconds:.1f} s"
+    more = "with the proof" if study.defence.guarantee.proved else "with all that masks say"
+    took = f"{passes} to answer, {study.passes:,} {more}, {study.seconds:.1f} s"
     return tag(
         "section",
         tag(
@@ -52,8 +53,9 @@ def verdict(study: Study) -> Markup:
     )
 
 
-def _proves(study: Study) -> bool:
-    return study.defence.guarantee.proved
+def _certified(study: Study) -> bool:
+    """Whether a theorem promises something about this photo."""
+    return study.explanation.certificate.holds and study.defence.guarantee.proved
 
 
 def _badge(study: Study) -> str:
@@ -69,8 +71,10 @@ def _badge(study: Study) -> str:
 
 
 def _download(study: Study) -> Markup:
-    address = data_uri(study.certificate.encode(), "application/json")
-    return tag("a", "The certificate as a file", href=address, download="certificate.json")
+    address, kind = data_uri(study.certificate.encode(), "application/json"), "certificate"
+    if not _certified(study):
+        kind = "finding"
+    return tag("a", f"The {kind} as a file", href=address, download=f"{kind}.json")
 
 
 def _claims(study: Study) -> Markup:
@@ -78,16 +82,18 @@ def _claims(study: Study) -> Markup:
     one = study.explanation
     why = one.why(study.names)
     basis = f" {one.basis.capitalize()}: {BASES[one.basis]}." if one.basis else ""
-    own = picture(picture_uri(study.picture), f"the photo {study.photo} as the model sees it", "what the model sees")
+    size = f"{study.picture.height}×{study.picture.width} pixels"
+    photo = picture(picture_uri(study.sharp), f"the photo, {study.photo}", "the photo")
+    own = picture(picture_uri(study.picture), f"the photo as the model sees it, {size}", f"what the model sees, {size}")
     if not one.places:
-        return tag("section", tag("h3", "What it saw"), tag("div", own, class_="cm-pair"))
+        return tag("section", tag("h3", "What it saw"), tag("div", photo, own, class_="cm-pair"))
     over = picture(
-        claims_picture(study.picture, study.map),
+        claims_picture(study.sharp, study.map),
         f"the photo with what each place claims: {why}",
-        f"each point: a patch with its centre there. Blue: {study.name} leads; orange: another class; pale: in doubt",
+        f"suppose the patch has its centre here: blue says {study.name}, orange another class, pale is in doubt",
     )
     words = tag("p", f"{why[0].upper()}{why[1:]}.{basis}")
-    return tag("section", tag("h3", "What each place claims"), words, tag("div", own, over, class_="cm-pair"))
+    return tag("section", tag("h3", "What each place claims"), words, tag("div", photo, own, over, class_="cm-pair"))
 
 
 def _levels(study: Study) -> Markup:
@@ -102,7 +108,7 @@ def _levels(study: Study) -> Markup:
         size = f"masks of {cover.mask[0]}×{cover.mask[1]}"
         told = f"{clear:,} of {len(places):,} places clear" + (f", {closer:,} looked at closer" if closer else "")
         alt = f"level {level + 1}, {size}: {told}"
-        figures.append(picture(level_picture(study.picture, study.map, level), alt, alt))
+        figures.append(picture(level_picture(study.sharp, study.map, level), alt, alt))
         if not closer:
             break
     rest = len(levels) - len(figures)

@@ -27,6 +27,8 @@ from certmask.service.limits import Limits
 
 FONTS, FIXED_FONTS = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]
 """Fonts of the reader's own machine: none is fetched."""
+SESSIONS = 64
+"""Visitors whose photos are kept; of more, the one who came first has to upload it again."""
 PATIENT = Limits(seconds=3600)
 """For the example at the start, which keeps nobody waiting."""
 INTRODUCTION = (
@@ -42,14 +44,17 @@ def page_app(studio: Studio, library: Library, uploads: Path) -> FastAPI:
     ``uploads`` is an empty folder that belongs to the page alone.
     """
     os.environ["GRADIO_TEMP_DIR"] = str(uploads)
+    blocks = page(studio, library).queue(max_size=studio.limits.queue, default_concurrency_limit=1)
+    blocks.state_session_capacity = SESSIONS
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Door, limits=studio.limits, uploads=uploads)
     gr.mount_gradio_app(
         app,
-        page(studio, library).queue(max_size=studio.limits.queue, default_concurrency_limit=1),
+        blocks,
         path="",
         allowed_paths=[],
         max_file_size=studio.limits.upload,
+        run_history=False,
         show_error=False,
         ssr_mode=False,
         footer_links=[],

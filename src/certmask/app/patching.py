@@ -10,8 +10,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from certmask.app.examples import Photo
+from certmask.app.lab import as_picture
 from certmask.app.studio import Bench, Meter, Question, Studio, Tell
-from certmask.app.study import as_picture
 from certmask.attacks import AdaptiveAttack, Descent, Job, PatchAttack, Surrogate, defence_judge
 from certmask.attacks.goals import SPARE_ONE
 from certmask.attacks.pictures import eight_bits, paste
@@ -63,9 +63,10 @@ class Answered:
         """Whether such a promise was broken: a fault in this program."""
         return self.certified and self.guarantee.broken_by(self._decision, self.clean.label)
 
-    def fooled(self, label: int) -> bool:
-        """Another class than that of the clean photo, and no alert."""
-        return self.patched.label != label and not self.patched.alert
+    @property
+    def changed(self) -> bool:
+        """Another class than the same defence answered about the clean photo, and no alert."""
+        return self.patched.label != self.clean.label and not self.patched.alert
 
     @property
     def _decision(self) -> Decision:
@@ -74,11 +75,15 @@ class Answered:
 
 @dataclass(frozen=True)
 class Patched:
-    """A photo with a patch on it, and what the bare model, the published rule, detection and recovery say."""
+    """A photo with a patch on it, and what the bare model, the published rule, detection and recovery say.
+
+    ``clean`` and ``picture`` are what the model was shown before and after, ``sharp`` is the clean photo for people.
+    """
 
     photo: str
     clean: Image.Image
     picture: Image.Image
+    sharp: Image.Image
     corner: Size
     patch: Patch
     label: int
@@ -104,8 +109,8 @@ def patched(studio: Studio, photo: Photo, question: Question, wish: Wish, tell: 
         Answered(defence.name, defence.guarantee, *outcomes)
         for defence, *outcomes in zip(bench.defences, before.value, after.value, strict=True)
     ]
-    shown, names = as_picture(picture), bench.classifier.class_names
-    return Patched(photo.name, clean, shown, corner, patch, label, names, answers, meter.passes, meter.seconds)
+    shown, names, sharp = as_picture(picture), bench.classifier.class_names, studio.sharp(photo, question.model)
+    return Patched(photo.name, clean, shown, sharp, corner, patch, label, names, answers, meter.passes, meter.seconds)
 
 
 def compared(rule: str) -> tuple[str, ...]:
@@ -146,7 +151,7 @@ def _content(studio: Studio, patch: Patch, wish: Wish) -> Tensor:
         raise UsageError(f"expected a patch of {any_of(KINDS.values())}, got {wish.kind!r}")
     if wish.sticker is None:
         raise UsageError("expected a picture for the sticker, got none: choose a file first")
-    return to_tensor(wish.sticker.seen(Framing(1.0, squash=True), patch.size, studio.limits))
+    return to_tensor(studio.lab.developed(wish.sticker, Framing(1.0, squash=True), patch.size))
 
 
 class Watched(Surrogate):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from time import monotonic
 from typing import TypeVar
@@ -13,12 +13,14 @@ from typing import TypeVar
 from PIL import Image
 
 from certmask.app.examples import Photo
+from certmask.app.lab import Lab
 from certmask.backends import default_backend
 from certmask.backends.devices import present_device
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
 from certmask.company import probes
 from certmask.covers import Cover
+from certmask.data import Framing
 from certmask.defences import MaskedDefence
 from certmask.deployed.tokens import cover_for
 from certmask.engine import Engine
@@ -35,6 +37,8 @@ T = TypeVar("T")
 KEPT_MODELS, KEPT_BENCHES = 3, 8
 RULES = tuple(row.option for row in REGISTER if row.suits != "bands" and row.option != "pair-detection")
 """The rules of the page: those for any classifier and any number of patches."""
+SHARP = 256
+"""Pixels of a picture's side for people, at least half of it."""
 MOST_PATCHES = 2
 """Patches at once: with more, passes are beyond what people wait for."""
 
@@ -105,7 +109,7 @@ class Bench:
 class Studio:
     """The models that a page offers, each loaded once, and what they are defended with.
 
-    Whoever uses one of its benches holds ``alone``: engines answer one question at a time.
+    Whoever uses one of its benches holds ``alone``: engines answer one question at a time. It is closed in the end.
     """
 
     def __init__(
@@ -120,10 +124,10 @@ class Studio:
         if not models:
             raise UsageError("expected at least one model, got none")
         self._given = {short_name(model): model for model in models}
-        self.limits = limits
+        self.limits, self.lab = limits, Lab(limits)
         self.device, self.precision = str(present_device(device)), precision
         self.backend = default_backend(self.device) if backend == "auto" else backend
-        self.alone = RLock()
+        self.alone, self._loading = RLock(), RLock()
         self._classifiers: OrderedDict[Hashable, Classifier] = OrderedDict()
         self._benches: OrderedDict[Hashable, Bench] = OrderedDict()
 
@@ -148,18 +152,28 @@ class Studio:
 
     def seen(self, photo: Photo, model: str) -> Image.Image:
         """What a model is shown of a photo."""
-        return photo.seen(framing_of(self.given(model)), self.size(model), self.limits)
+        return self.lab.developed(photo, framing_of(self.given(model)), self.size(model))
+
+    def sharp(self, photo: Photo, model: str) -> Image.Image:
+        """The same part of the photo for people: where the model's input is small, with more pixels."""
+        framing, (height, width) = framing_of(self.given(model)), self.size(model)
+        scale = max(1, SHARP // max(height, width))
+        return self.lab.developed(photo, _scaled(framing, scale), (scale * height, scale * width))
+
+    def close(self) -> None:
+        """End the processes that decode photos."""
+        self.lab.close()
 
     def classifier(self, model: str) -> Classifier:
         """A model, loaded unless it is one of the last few."""
-
         given = self.given(model)
 
         def load() -> Classifier:
             backend = backend_of(given) or self.backend
             return load_classifier(given, device=self.device, precision=self.precision, backend=backend)
 
-        return _kept(self._classifiers, model, load, KEPT_MODELS)
+        with self._loading:
+            return _kept(self._classifiers, model, load, KEPT_MODELS)
 
     def cover(self, question: Question) -> Cover:
         """The masks of a question's defence; an error for a threat that they cannot be made for."""
@@ -184,6 +198,14 @@ class Studio:
 def bench_of(classifier: Classifier, defences: Sequence[MaskedDefence]) -> Bench:
     """A bench for defences as they are."""
     return Bench(Engine(classifier, [defence.cover for defence in defences]), defences)
+
+
+def _scaled(framing: Framing, scale: int) -> Framing:
+    """The framing that shows an input with so many more pixels a side the same part of a photo."""
+    resized = framing.resized
+    if resized is None:
+        return framing
+    return replace(framing, resized=scale * resized if isinstance(resized, int) else tuple(scale * n for n in resized))
 
 
 def _defence(cover: Cover, rule: str, margin: Margin) -> MaskedDefence:

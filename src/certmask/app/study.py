@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from certmask.app.examples import Photo
+from certmask.app.lab import as_picture
 from certmask.app.studio import Bench, Meter, Question, Studio, Tell
 from certmask.certificate import NO_CLASS, Guarantee, class_name, supposing
 from certmask.covers import Cover
@@ -58,10 +59,14 @@ class MaskedView:
 
 @dataclass(frozen=True)
 class Study:
-    """What a defence says about a photo, why, and what it took."""
+    """What a defence says about a photo, why, and what it took.
+
+    ``picture`` is what the model was shown, ``sharp`` the same part of the photo for people.
+    """
 
     photo: str
     picture: Image.Image
+    sharp: Image.Image
     model: str
     names: Sequence[str]
     defence: MaskedDefence
@@ -97,8 +102,7 @@ class Study:
 
 def price(studio: Studio, question: Question) -> Price:
     """What a question may cost; an error for one that makes no sense."""
-    with studio.alone:
-        cover = studio.cover(question)
+    cover = studio.cover(question)
     defence = MaskedDefence(cover, listed(question.rule).made(), question.rule)
     if defence.guarantee is Guarantee.NONE:
         return Price(1, 1 + len(cover), studio.limits.passes, proves=False)
@@ -117,21 +121,22 @@ def study(
     studio: Studio, photo: Photo, question: Question, tell: Tell | None = None, limits: Limits | None = None
 ) -> Study:
     """Look at a photo as ``certmask predict`` does; refused where it takes more than the limits allow."""
-    picture, meter = studio.seen(photo, question.model), Meter(limits or studio.limits, tell)
+    picture, sharp = studio.seen(photo, question.model), studio.sharp(photo, question.model)
+    meter = Meter(limits or studio.limits, tell)
     with studio.alone:
-        bench = studio.bench(question)
-        return looked_at(bench, photo.name, picture, meter)
+        return looked_at(studio.bench(question), photo.name, (picture, sharp), meter)
 
 
-def looked_at(bench: Bench, photo: str, picture: Image.Image, meter: Meter) -> Study:
-    """What the first defence of a bench says about a model's input."""
+def looked_at(bench: Bench, photo: str, pictures: tuple[Image.Image, Image.Image], meter: Meter) -> Study:
+    """What the first defence of a bench says about a model's input, the first of two pictures."""
+    picture, sharp = pictures
     image, defence = to_tensor(picture), bench.defences[0]
     with bench.metered(meter):
         (found,) = explain(bench.engine, [image], defence)
     views = masked_views(bench, picture, found)
     names = bench.classifier.class_names
     return Study(
-        photo, picture, bench.classifier.name, names, defence, found, views, meter.passes, meter.seconds
+        photo, picture, sharp, bench.classifier.name, names, defence, found, views, meter.passes, meter.seconds
     )  # fmt: skip
 
 
@@ -148,8 +153,3 @@ def masked_views(bench: Bench, picture: Image.Image, found: Explanation) -> list
         label, confidence = found.votes[mask]
         views.append(MaskedView(mask, as_picture(seen), label, confidence, label != found.label))
     return sorted(views, key=lambda view: not view.dissents)
-
-
-def as_picture(image: torch.Tensor) -> Image.Image:
-    """A model input ``[3, height, width]`` in [0, 1] as people see it."""
-    return Image.fromarray((image.cpu() * 255).round().byte().permute(1, 2, 0).numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,9 +14,6 @@ from certmask.cli.options import BackendOption, DeviceOption, PrecisionOption
 
 OFFERED = ("resnet26-cifar10", "deit_tiny-imagenette", "efficientnet-lite0")
 """The models that the page offers where nobody says otherwise: those that come with certmask and its demo."""
-
-GRACE = 2.0
-"""Seconds that visitors have at the end: an open page listens for ever."""
 
 
 def page(
@@ -78,7 +76,9 @@ def page(
 
             studio = Studio(model or _offered(), limits, device=device, precision=precision, backend=backend)
             built = page_app(studio, Library(runs, photos), Path(uploads))
-        run(built, free, GRACE, partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True))
+        ready = partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True)
+        with closing(studio):
+            run(built, free, limits, ready, open_end=True)
 
 
 def _offered() -> list[str]:
