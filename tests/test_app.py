@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,17 @@ from PIL import Image
 
 from certmask.app import check_installed
 from certmask.app.confrontation import confronted
-from certmask.app.door import KEPT, POLICY
-from certmask.app.examples import EXAMPLES, Photo, example
+from certmask.app.door import BELOW, GETS, KEPT, POLICY, POSTS
+from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
 from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_table, summary
 from certmask.app.findings import found
+from certmask.app.lab import KEPT as KEPT_DECODERS
 from certmask.app.page import page_app
 from certmask.app.patching import KINDS, Wish, compared, patched
 from certmask.app.studio import RULES, Meter, Question, Studio
 from certmask.app.study import price, study
 from certmask.certificate import Decision, Guarantee
-from certmask.data import to_tensor
+from certmask.data import Framing, to_tensor
 from certmask.errors import CertmaskError, ResultsError, UsageError
 from certmask.report.gallery import FATES
 from certmask.service.limits import Limits, RefusedError
@@ -34,9 +36,14 @@ from certmask.service.limits import Limits, RefusedError
 LIMITS = Limits(upload=2**20, pixels=1_000_000, passes=20_000, queue=4, seconds=120)
 
 
+def open_studio(model: Path, limits: Limits) -> closing[Studio]:
+    return closing(Studio([str(model)], limits, backend="torch", precision="fp32"))
+
+
 @pytest.fixture(scope="module")
-def studio(little_model: Path) -> Studio:
-    return Studio([str(little_model)], LIMITS, backend="torch", precision="fp32")
+def studio(little_model: Path) -> Iterator[Studio]:
+    with open_studio(little_model, LIMITS) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +58,13 @@ def run(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     certmask("certify", folder / "photos", *told, "--precision", "fp32", "--out", folder / "runs" / "mine.jsonl")
     (folder / "secret.jsonl").write_text("{}\n")
     return folder
+
+
+def large_photo() -> Photo:
+    """One that takes a while to decode, and is within all limits on its size."""
+    out = BytesIO()
+    Image.effect_noise((1000, 1000), 90).save(out, "PNG")
+    return Photo("large", out.getvalue())
 
 
 def asked(rule: str = "zoom", side: int = 5, count: int = 1) -> Question:
@@ -84,19 +98,24 @@ def test_the_price_holds(studio: Studio, rule: str) -> None:
 
 
 def test_the_price_is_told_beside_the_limit(little_model: Path) -> None:
-    tight = Studio([str(little_model)], Limits(passes=20), backend="torch", precision="fp32")
-    assert "refused where it takes more than 20" in price(tight, asked("zoom")).sentence
-    assert "more than the 20 that are allowed" in price(tight, asked("patchcleanser")).sentence
-    with pytest.raises(RefusedError, match="at most 20 passes"):
-        study(tight, example("cat"), asked("patchcleanser"))
+    with open_studio(little_model, Limits(passes=20)) as tight:
+        assert "refused where it takes more than 20" in price(tight, asked("zoom")).sentence
+        assert "more than the 20 that are allowed" in price(tight, asked("patchcleanser")).sentence
+        with pytest.raises(RefusedError, match="at most 20 passes"):
+            study(tight, example("cat"), asked("patchcleanser"))
 
 
 def test_what_takes_too_long_is_refused(little_model: Path) -> None:
-    hasty = Studio([str(little_model)], Limits(seconds=0.001), backend="torch", precision="fp32")
-    with pytest.raises(RefusedError, match=r"within 0\.001 s"):
-        study(hasty, example("cat"), asked("patchcleanser"))
-    with pytest.raises(RefusedError, match=r"within 0\.001 s"):
-        patched(hasty, example("cat"), asked(), Wish("network"))
+    with open_studio(little_model, Limits(seconds=0.001)) as hasty:
+        with pytest.raises(RefusedError, match=r"within 0\.001 s"):
+            study(hasty, example("cat"), asked("patchcleanser"))
+        with pytest.raises(RefusedError, match=r"within 0\.001 s"):
+            patched(hasty, example("cat"), asked(), Wish("network"))
+    with (
+        open_studio(little_model, Limits(decoding=0.001)) as hasty,
+        pytest.raises(RefusedError, match=r"decoded within"),
+    ):
+        study(hasty, large_photo(), asked())
 
 
 def test_a_meter_counts_and_tells() -> None:
@@ -234,6 +253,97 @@ def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio
         photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_guarantee_is_stated_where_it_is_proved_and_nowhere_else(studio: Studio, rule: str) -> None:
+    """In the words of the page, the colour of its badge and what its file is called."""
+    for name in EXAMPLES:
+        one = study(studio, example(name), asked(rule))
+        page, kind = str(found(one)), one.defence.guarantee
+        proved = one.explanation.certificate.holds and kind in (Guarantee.RECOVERY, Guarantee.DETECTION)
+        promised = "whatever the patch shows" in page
+        assert promised == ("The certificate as a file" in page) == proved
+        assert (f">certified {kind.value}<" in page) == (proved and not one.explanation.alert)
+        assert ("cm-badge cm-proved" in page) == (proved and not one.explanation.alert)
+        if kind is not Guarantee.DETECTION:
+            assert "certified detection" not in page
+        if kind is not Guarantee.RECOVERY:
+            assert "certified recovery" not in page
+        if promised:
+            assert f"If this photo is clean and shows {one.name}: " in page
+
+
+def test_what_a_patch_changed_is_told_beside_what_was_said_before(studio: Studio) -> None:
+    one = patched(studio, example("cat"), asked(), Wish("network"))
+    names = studio.classifier("little").class_names
+    for answer, card in zip(one.answers, str(confronted(one)).split("<section")[1:], strict=True):
+        before, after = names[answer.clean.label], names[answer.patched.label]
+        assert f"clean: {before}" in card
+        assert f"<strong>{after}</strong>" in card
+        same = answer.clean.label == answer.patched.label
+        said = "ALERT" if answer.patched.alert else "not changed" if same else "changed by the patch"
+        assert f">{said}</span>" in card
+        proved = bool(answer.clean.certified) and answer.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)
+        assert ("whatever such a patch shows" in card) == proved
+
+
+def test_a_photo_that_is_gone_is_asked_for_again() -> None:
+    mine = Photo("mine", b"...")
+    assert chosen_photo("cup", mine) == example("cup")
+    assert chosen_photo(None, mine) is mine
+    with pytest.raises(UsageError, match="upload it again"):
+        chosen_photo(None, None)
+
+
+def test_people_are_shown_the_part_of_the_photo_that_the_model_sees(studio: Studio) -> None:
+    """Made smaller, the sharp picture is the model's input, up to what resizing twice does."""
+    seen, sharp = studio.seen(example("rocket"), "little"), studio.sharp(example("rocket"), "little")
+    assert (seen.size, sharp.size) == ((32, 32), (256, 256))
+    small = to_tensor(sharp.resize((32, 32), Image.Resampling.BICUBIC))
+    assert float((small - to_tensor(seen)).abs().mean()) < 0.01
+
+
+def test_bombs_are_refused_by_a_process_that_may_die(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that somebody brings is opened here; what breaks a decoder breaks it alone, and the next one is there."""
+
+    def opened_here(*_: Any, **__: Any) -> None:
+        raise AssertionError("expected a photo to be opened elsewhere, got it here")
+
+    monkeypatch.setattr(Image, "open", opened_here)
+    assert studio.seen(example("cat"), "little").size == (32, 32)
+    for decoder in studio.lab._decoders.values():
+        decoder.kill()
+    with pytest.raises(RefusedError, match="pixels"):
+        studio.seen(Photo("bomb", squeezed_png(20_000)), "little")
+    assert studio.seen(example("cup"), "little").size == (32, 32)
+
+
+def test_a_studio_that_is_closed_leaves_no_process(little_model: Path) -> None:
+    with open_studio(little_model, LIMITS) as own:
+        for side in (5, 6, 7, 8, 9):
+            own.lab.developed(example("cat"), Framing(), (side, side))
+        processes = [decoder._process for decoder in own.lab._decoders.values()]
+        assert len(processes) == KEPT_DECODERS
+    assert all(process is not None and process.poll() is not None for process in processes)
+    with pytest.raises(UsageError, match="one that ends"):
+        own.seen(example("cat"), "little")
+
+
+def routes_of(app: Any) -> Iterator[Any]:
+    """The routes of an app and of those that are mounted in it."""
+    for route in app.routes:
+        if hasattr(route, "app") and hasattr(route.app, "routes"):
+            yield from routes_of(route.app)
+        else:
+            yield route
+
+
+def squeezed_png(side: int) -> bytes:
+    """A picture of one colour with so many pixels a side, which is a small file."""
+    out = BytesIO()
+    Image.new("1", (side, side)).save(out, "PNG")
+    return out.getvalue()
+
+
 def test_no_name_becomes_markup(studio: Studio) -> None:
     photo = Photo("<script>alert(1)</script>", example("cat").content)
     assert "<script" not in found(study(studio, photo, asked()))
@@ -249,7 +359,7 @@ def client(studio: Studio, run: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         connect(line, address)
 
     monkeypatch.setattr(socket.socket, "connect", at_home)
-    with TestClient(page_app(studio, Library(run / "runs"), tmp_path)) as found:
+    with TestClient(page_app(studio, Library(run / "runs"), tmp_path), base_url="http://127.0.0.1:7860") as found:
         yield found
 
 
@@ -272,8 +382,35 @@ def test_files_are_not_given_out(client: TestClient, run: Path) -> None:
         "../pyproject.toml",
         "pyproject.toml",
     ):
-        assert client.get(f"/gradio_api/file={path}").status_code in (403, 404)
-    assert client.get("/gradio_api/proxy=http://127.0.0.1:1/").status_code == 404
+        assert client.get(f"/gradio_api/file={path}").status_code == 404
+        assert client.get(f"/gradio_api/file/{path}").status_code == 404
+    own = client.post("/gradio_api/upload", files={"files": ("cat.jpg", example("cat").content)}).json()[0]
+    assert Path(own).is_file()
+    assert client.get(f"/gradio_api/file={own}").status_code == 404
+
+
+def test_doors_that_the_page_does_not_need_are_shut(client: TestClient) -> None:
+    """Of all that Gradio would answer, only what is listed is reached, whatever the method."""
+    known = {route.path for route in routes_of(client.app)}
+    assert len(known) > 40
+    shut = [path for path in known if not path.startswith((*BELOW, *GETS[1:], *POSTS)) and path != "/"]
+    assert {"/gradio_api/proxy={url_path:path}", "/gradio_api/run/{api_name}", "/gradio_api/vibe-edit"} <= set(shut)
+    for path in (*shut, "/gradio_api/proxy=http://127.0.0.1:1/", "/monitoring/summary", "/docs", "/openapi.json"):
+        for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+            answer = client.request(method, path.replace("{api_name}", "predict"), json={"data": []})
+            assert answer.status_code == 404, (method, path)
+            assert answer.headers["content-security-policy"] == POLICY
+
+
+def test_pages_of_others_cannot_use_this_one(client: TestClient) -> None:
+    """Neither by a name that leads here, nor from another page in the same browser."""
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:7860", "evil@127.0.0.1"):
+        assert client.get("/", headers={"host": host}).status_code == 403
+    for host in ("127.0.0.1", "localhost:7860", "[::1]:7860"):
+        assert client.get("/", headers={"host": host}).status_code == 200
+    photo = {"files": ("cat.jpg", example("cat").content)}
+    for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        assert client.post("/gradio_api/upload", files=photo, headers={"sec-fetch-site": site}).status_code == code
 
 
 def test_only_what_was_uploaded_is_read(client: TestClient, run: Path, tmp_path: Path) -> None:
@@ -291,7 +428,7 @@ def test_only_what_was_uploaded_is_read(client: TestClient, run: Path, tmp_path:
     secret = run / "photos" / "cat" / "cat.jpg"
     way_out = tmp_path / "way-out.jpg"
     way_out.symlink_to(secret)
-    for path in (secret, f"{tmp_path}/../{secret}", way_out, "/etc/passwd", "", "http://127.0.0.1:1/cat.jpg"):
+    for path in (secret, f"{tmp_path}/../{secret}", way_out, "/etc/passwd", "", "\0", "http://127.0.0.1:1/cat.jpg"):
         assert join(str(path)) == 403
     assert join(own, [{"deep": {"path": str(secret)}}]) == 403
     assert client.post("/gradio_api/queue/join", content=b"[" * 10_000).status_code == 400
@@ -309,6 +446,9 @@ def test_uploads_have_a_place_of_their_own_that_can_be_full(client: TestClient, 
     assert upload(b"small") == 200
     assert any(path.read_bytes() == b"small" for path in tmp_path.rglob("photo.png"))
     assert upload(bytes(LIMITS.upload + 1)) == 413
+    several = [("files", (f"{n}.png", bytes(LIMITS.upload // 2))) for n in range(3)]
+    assert client.post("/gradio_api/upload", files=several).status_code == 413
+    assert client.post("/gradio_api/upload", content=iter([b"of", b"unknown", b"size"])).status_code == 411
     (tmp_path / "others").write_bytes(bytes(KEPT * LIMITS.upload + 1))
     assert upload(b"small") == 503
 
@@ -317,7 +457,7 @@ def test_the_queue_is_bounded(client: TestClient) -> None:
     config = client.get("/config").json()
     (look,) = [part["id"] for part in config["components"] if part["props"].get("elem_id") == "look"]
     (number,) = [one["id"] for one in config["dependencies"] if [look, "click"] in one["targets"]]
-    data = [None, "little", 5, 1, "zoom"]
+    data = ["cat", None, "little", 5, 1, "zoom"]
     codes = [
         client.post(
             "/gradio_api/queue/join", json={"data": data, "fn_index": number, "session_hash": f"visitor {n}"}

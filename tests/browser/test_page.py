@@ -114,11 +114,14 @@ def test_a_patch_fools_the_model_and_neither_detection_nor_recovery(browser: Bro
         result = visitor.answer("#attack", "#attacked", ".cm-card")
         said = {card.get_attribute("aria-label"): card.inner_text() for card in result.locator(".cm-card").all()}
         assert list(said) == ["undefended model", "published rule", "detection", "recovery"]
-        assert "fooled" in said["undefended model"]
-        assert "cat" not in said["undefended model"].split()
+        assert "changed by the patch" in said["undefended model"]
+        assert visitor.text("[aria-label='undefended model'] strong") != "cat"
+        assert "clean: cat" in said["undefended model"]
         assert "ALERT" in said["detection"]
-        assert "cat" in said["recovery"].split()
-        assert "right" in said["recovery"]
+        assert visitor.text("[aria-label=recovery] strong") == "cat"
+        assert "not changed" in said["recovery"]
+        assert "Certified recovery" in said["recovery"]
+        assert not any("ertified" in said[role] for role in ("undefended model", "published rule"))
         check_layout(visitor)
         keep(visitor, f"attack-{width}")
 
@@ -137,7 +140,7 @@ def test_a_click_places_the_patch(visitor: Visitor) -> None:
     visitor.check("#kind", "noise")
     result = visitor.answer("#attack", "#attacked", ".cm-card")
     assert "11×11 patch at row 5, column 15" in result.inner_text()
-    assert "right" in result.locator("[aria-label=recovery]").inner_text()
+    assert "not changed" in result.locator("[aria-label=recovery]").inner_text()
 
 
 def test_a_sticker_is_put_down(visitor: Visitor, tmp_path: Path) -> None:
@@ -259,7 +262,7 @@ def test_files_outside_are_not_given_out(address: str, house: Path) -> None:
     for path in ("/etc/passwd", str(house / "runs" / "cats.jsonl"), str(house / "said.txt")):
         with pytest.raises(HTTPError) as refused:
             urlopen(f"{address}/gradio_api/file={path}")
-        assert refused.value.code in (403, 404)
+        assert refused.value.code == 404
 
 
 def check_layout(visitor: Visitor) -> None:

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 from PIL import Image, ImageOps
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 PHOTOS = Path(__file__).parents[2] / "src" / "certmask" / "app" / "photos"
-PICTURES = Path(__file__).parents[2] / "docs" / "images"
+PICTURES = Path(os.environ.get("CERTMASK_PICTURES") or Path(__file__).parents[2] / "docs" / "images")
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SWITCHES = (
     "--no-sandbox",
@@ -26,6 +27,7 @@ SWITCHES = (
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--disable-quic",
 )
 MODEL, SIDE = "resnet26-cifar10", 11
 SHOWN = "(where) => [...document.querySelectorAll(`${where} .cm`)].map((part) => part.outerHTML).join()"
@@ -163,13 +165,11 @@ def class_folders(root: Path) -> Path:
 
 
 def keep(visitor: Visitor, name: str) -> None:
-    """A picture of the page for the docs, if these are to be written: few colours, so that it is small."""
+    """A picture of the page for the docs, if these are to be written."""
     if os.environ.get("CERTMASK_SCREENSHOTS") != "1":
         return
-    path = PICTURES / f"app-{name}.png"
     visitor.page.mouse.move(0, 0)
     visitor.page.wait_for_timeout(600)
-    visitor.page.screenshot(path=path, full_page=True)
-    with Image.open(path) as picture:
-        small = picture.convert("RGB").quantize(96, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
+    shot = visitor.page.screenshot(full_page=True)
+    with Image.open(BytesIO(shot)) as picture:
+        picture.convert("RGB").save(PICTURES / f"app-{name}.webp", quality=70, method=6)

@@ -28,7 +28,7 @@ from certmask.service.limits import Limits
 FONTS, FIXED_FONTS = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]
 """Fonts of the reader's own machine: none is fetched."""
 SESSIONS = 64
-"""Visitors whose photos are kept; of more, the one who came first has to upload it again."""
+"""Visitors whose photos are kept; of more, the one who asked longest ago has to upload it again."""
 PATIENT = Limits(seconds=3600)
 """For the example at the start, which keeps nobody waiting."""
 INTRODUCTION = (
@@ -38,16 +38,16 @@ INTRODUCTION = (
 )
 
 
-def page_app(studio: Studio, library: Library, uploads: Path) -> FastAPI:
+def page_app(studio: Studio, library: Library, uploads: Path, *, alone: bool = True) -> FastAPI:
     """The page as an ASGI app: no telemetry, nothing from other addresses, a bounded queue, uploads deleted soon.
 
-    ``uploads`` is an empty folder that belongs to the page alone.
+    ``uploads`` is an empty folder that belongs to the page; with ``alone`` it answers this machine and nobody else.
     """
     os.environ["GRADIO_TEMP_DIR"] = str(uploads)
     blocks = page(studio, library).queue(max_size=studio.limits.queue, default_concurrency_limit=1)
     blocks.state_session_capacity = SESSIONS
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Door, limits=studio.limits, uploads=uploads)
+    app.add_middleware(Door, limits=studio.limits, uploads=uploads, alone=alone)
     gr.mount_gradio_app(
         app,
         blocks,

@@ -75,7 +75,7 @@ def page(
             from certmask.service.server import run
 
             studio = Studio(model or _offered(), limits, device=device, precision=precision, backend=backend)
-            built = page_app(studio, Library(runs, photos), Path(uploads))
+            built = page_app(studio, Library(runs, photos), Path(uploads), alone=is_loopback(host))
         ready = partial(out.print, f"the page: {reached(free)}", markup=False, soft_wrap=True)
         with closing(studio):
             run(built, free, limits, ready, open_end=True)
