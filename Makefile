@@ -18,8 +18,9 @@ cluster: setup     ## tests with Ray, whose nodes and drivers die, and of the se
 	$(BIN)/python -m pytest -n 0 -m cluster
 
 browser: setup     ## the page of `certmask app` in a real Chromium, which is installed where that can be done
-	@command -v chromium chromium-browser google-chrome >/dev/null || test -n "$$CERTMASK_CHROMIUM" \
-	  || apt-get install -qq --no-install-recommends chromium || sudo -n apt-get install -qq --no-install-recommends chromium \
+	@test -n "$$CERTMASK_CHROMIUM" || command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } \
+	  || { sudo -n apt-get update -qq && sudo -n apt-get install -qq -y --no-install-recommends chromium; } \
 	  || $(BIN)/python -m playwright install chromium
 	$(BIN)/python -m pytest -n 0 tests/browser
 

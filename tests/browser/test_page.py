@@ -14,7 +14,19 @@ import pytest
 from commands import certmask
 from PIL import Image
 from playwright.sync_api import Browser
-from visitors import MODEL, PHOTOS, SECONDS, SIDE, Visitor, certmask_app, chromium, class_folders, keep, visiting
+from visitors import (
+    MODEL,
+    PHOTOS,
+    SECONDS,
+    SIDE,
+    Served,
+    Visitor,
+    certmask_app,
+    chromium,
+    class_folders,
+    keep,
+    visiting,
+)
 
 from certmask.report.gallery import fate
 from certmask.results.run import read_run
@@ -36,9 +48,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(house: Path) -> Iterator[str]:
+def served(house: Path) -> Iterator[Served]:
     with certmask_app(house, "--runs", "runs", "--photos", "photos") as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def address(served: Served) -> str:
+    return served.address
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +86,12 @@ def test_the_example_photo_is_answered_before_anybody_asks(visitor: Visitor, pre
     assert f"{predicted['passes']} passes to answer" in visitor.text("#result .cm-verdict")
     assert predicted["why"].lower() in visitor.text("#result").lower()
     assert "4 to 8,103 passes" in visitor.text("#price")
+
+
+def test_the_first_result_is_there_soon(served: Served, visitor: Visitor) -> None:
+    """Whatever else the machine does: seconds of one processor until the page answers, with the photo looked at."""
+    assert visitor.text("#result .cm-label") == "cat"
+    assert served.worked < 15
 
 
 def test_the_certificate_is_a_file(visitor: Visitor) -> None:
@@ -244,6 +267,10 @@ def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
 
 def test_the_patch_is_placed_by_keyboard(visitor: Visitor) -> None:
     visitor.tab("Attack it")
+    before = visitor.shown("#place")
+    visitor.page.locator("#free input").focus()
+    visitor.page.keyboard.press("Space")
+    visitor.changed("#place", before)
     before = visitor.shown("#place")
     visitor.page.locator("#top input[type=range]").focus()
     visitor.page.keyboard.press("ArrowRight")

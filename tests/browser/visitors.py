@@ -35,20 +35,49 @@ SECONDS = 120_000
 """Milliseconds for anything that asks a model, on a machine that may have other things to do."""
 
 
+UNPLUGGED = """
+import socket
+from pathlib import Path
+
+def guarded(connect):
+    def at_home(line, address):
+        if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1"):
+            Path(__file__).with_name("strangers.txt").write_text(repr(address))
+            raise OSError("expected a network that is unplugged, got " + repr(address))
+        return connect(line, address)
+    return at_home
+
+socket.socket.connect = guarded(socket.socket.connect)
+socket.socket.connect_ex = guarded(socket.socket.connect_ex)
+"""
+"""What Python runs before ``certmask app`` and its decoders: nobody but this machine is reached."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where a page is reached, and the seconds of one processor that it took until then."""
+
+    address: str
+    worked: float
+
+
 @contextmanager
-def certmask_app(folder: Path, *arguments: str) -> Iterator[str]:
-    """``certmask app`` on a free port; where it is reached. It is ended as by Ctrl-C, and must then end well."""
-    said = folder / "said.txt"
+def certmask_app(folder: Path, *arguments: str) -> Iterator[Served]:
+    """``certmask app`` on a free port, with the network unplugged; ended as by Ctrl-C, and must then end well."""
+    said, unplugged = folder / "said.txt", folder / "unplugged"
+    unplugged.mkdir()
+    (unplugged / "sitecustomize.py").write_text(UNPLUGGED)
     command = [sys.executable, "-m", "certmask", "app", "--port", "0", "--model", MODEL]
     options = ["--backend", "torch", "--precision", "fp32", *arguments]
-    own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join([str(unplugged), *sys.path]), "OMP_NUM_THREADS": "1"}
     with said.open("wb") as out:
         process = subprocess.Popen([*command, *options], stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=own)
     try:
-        yield _address(process, said)
+        yield Served(_address(process, said), _worked(process))
         process.terminate()
         assert process.wait(60) == 0, said.read_text()
         assert "Traceback" not in said.read_text()
+        assert not (unplugged / "strangers.txt").exists()
     finally:
         process.kill()
         process.wait()
@@ -61,6 +90,12 @@ def _address(process: subprocess.Popen[bytes], said: Path) -> str:
             return found[1]
         time.sleep(0.05)
     raise AssertionError(f"expected a page, got {said.read_text()}")
+
+
+def _worked(process: subprocess.Popen[bytes]) -> float:
+    """Seconds that a process has computed, on all processors together; Linux alone tells."""
+    told = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from certmask.app.canvas import framed_picture
+from certmask.app.canvas import framed_picture, picture_uri
 from certmask.app.confrontation import confronted
 from certmask.app.controls import PROGRESS, QUEUED, QUIET, Controls, answered, question_of, telling
 from certmask.app.examples import EXAMPLES, Photo, chosen_photo
@@ -25,7 +25,7 @@ element.addEventListener('click', (event) => {
 });
 """
 """Where on the picture somebody clicked, as shares of its width and height."""
-AIM = "click to place the patch; the frame shows where it is and how large"
+AIM, FREE = "the patch goes into the frame; click to put it elsewhere", "click where the patch is to go"
 
 
 class AttackTab:
@@ -35,7 +35,7 @@ class AttackTab:
         self.studio, self.controls = studio, controls
         with gr.Row():
             with gr.Column(min_width=280):
-                aim = self._aim(EXAMPLES[0], None, 0, 0, start.model, start.side)
+                aim = self._aim(EXAMPLES[0], None, True, 0, 0, start.model, start.side)
                 self.place = gr.HTML(aim, js_on_load=CLICKED, elem_id="place")
             with gr.Column(min_width=280):
                 self._lay_out_patch(studio.size(start.model))
@@ -47,30 +47,38 @@ class AttackTab:
         self.kind = gr.Radio(list(KINDS.items()), value=NETWORK, label="The patch shows", elem_id="kind")
         self.sticker = gr.File(label="Your sticker", elem_id="sticker", **own)
         self.free = gr.Checkbox(True, label="Let the attack choose the place", elem_id="free")
-        self.top = gr.Slider(0, size[0] - 1, 0, step=1, label="Row of its top left corner", elem_id="top")
-        self.left = gr.Slider(0, size[1] - 1, 0, step=1, label="Column of its top left corner", elem_id="left")
+        with gr.Column(visible=False) as self.corner:
+            self.top = gr.Slider(0, size[0] - 1, 0, step=1, label="Row of its top left corner", elem_id="top")
+            self.left = gr.Slider(0, size[1] - 1, 0, step=1, label="Column of its top left corner", elem_id="left")
         self.button = gr.Button("Put it there and ask all four", variant="primary", elem_id="attack")
 
     def _listen(self) -> None:
-        controls, aimed = self.controls, [*self.controls.photo, self.top, self.left, *self.controls.question[:2]]
+        controls, aimed = (
+            self.controls,
+            [*self.controls.photo, self.free, self.top, self.left, *self.controls.question[:2]],
+        )
         controls.when_other_photo(answered(self._aim), aimed, self.place)
-        for part in (self.top, self.left, controls.side, controls.model):
+        for part in (self.free, self.top, self.left, controls.side, controls.model):
             part.change(answered(self._aim), aimed, self.place, **QUIET)
         controls.when_other_photo(lambda: "", None, self.result)
         controls.model.change(lambda: "", None, self.result, **QUIET)
         self.place.click(self._clicked, [controls.model, controls.side], [self.top, self.left, self.free], **QUIET)
+        self.free.change(lambda free: gr.update(visible=not free), self.free, self.corner, **QUIET)
         self.kind.change(self._chosen, self.kind, [self.sticker, self.free], **QUIET)
         controls.model.change(self._fitted, controls.model, [self.top, self.left], **QUIET)
         wish = [self.kind, self.sticker, self.free, self.top, self.left]
         asked = [*controls.photo, *wish, *controls.question]
         self.button.click(answered(self._attack), asked, self.result, show_progress="full", **QUEUED)
 
-    def _aim(self, name: str | None, own: Photo | None, top: float, left: float, model: str, side: float) -> str:
-        """The photo with a frame where the patch is to be."""
-        photo, corner = chosen_photo(name, own), self._inside(model, int(side), top, left)
-        sharp, size = self.studio.sharp(photo, model), self.studio.size(model)
-        address = framed_picture(sharp, size, corner, (int(side), int(side)))
-        return str(tag("div", picture(address, f"the photo, {photo.name}; {AIM}", AIM), class_="cm"))
+    def _aim(
+        self, name: str | None, own: Photo | None, free: bool, top: float, left: float, model: str, side: float
+    ) -> str:
+        """The photo, with a frame where the patch is to be unless the attack is ``free`` to choose."""
+        photo = chosen_photo(name, own)
+        sharp, size, words = self.studio.sharp(photo, model), self.studio.size(model), FREE if free else AIM
+        corner, patch = self._inside(model, int(side), top, left), (int(side), int(side))
+        address = picture_uri(sharp) if free else framed_picture(sharp, size, corner, patch)
+        return str(tag("div", picture(address, f"the photo, {photo.name}; {words}", words), class_="cm"))
 
     def _clicked(self, event: gr.EventData, model: str, side: float) -> Any:
         """The patch with its centre where somebody clicked."""

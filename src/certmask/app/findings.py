@@ -48,7 +48,7 @@ def verdict(study: Study) -> Markup:
         ),
         tag("p", f"{study.sentence[0].upper()}{study.sentence[1:]}.", class_="cm-guarantee"),
         tag("p", f"{study.model}, {study.defence.name}; {took}. ", _download(study), class_="cm-note"),
-        class_="cm-verdict",
+        class_=f"cm-verdict cm-verdict-{tone}",
         aria_label="answer",
     )
 

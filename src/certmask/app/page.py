@@ -12,7 +12,7 @@ import gradio as gr
 from fastapi import FastAPI
 
 from certmask.app.attack_tab import AttackTab
-from certmask.app.controls import CACHE, Controls, start_of
+from certmask.app.controls import CACHE, QUIET, Controls, start_of
 from certmask.app.door import Door
 from certmask.app.examples import EXAMPLES, example
 from certmask.app.explore_tab import ExploreTab
@@ -32,9 +32,9 @@ SESSIONS = 64
 PATIENT = Limits(seconds=3600)
 """For the example at the start, which keeps nobody waiting."""
 INTRODUCTION = (
-    "A sticker in the picture can make an image classifier say anything. Here a photo is looked at through masks, each "
-    "of which would hide such a patch, and what the masks say is turned into an answer and, where it can be, into a "
-    "proof."
+    "A sticker in the picture, a patch, can make an image classifier say anything. Here a photo is looked at under "
+    "masks, each of which would hide the patch somewhere; what the classifier says under them is turned into an answer "
+    "and, where it can be, into a proof that no such patch changes it."
 )
 
 
@@ -83,5 +83,5 @@ def page(studio: Studio, library: Library) -> gr.Blocks:
                 ExploreTab(studio, library)
         for tab in (look, attack, explore):
             shown = partial(gr.update, visible=tab is not explore)
-            tab.select(shown, None, above, queue=False, api_visibility="private")
+            tab.select(shown, None, above, **QUIET)
     return blocks
