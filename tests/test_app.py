@@ -277,8 +277,8 @@ def test_what_a_patch_changed_is_told_beside_what_was_said_before(studio: Studio
     names = studio.classifier("little").class_names
     for answer, card in zip(one.answers, str(confronted(one)).split("<section")[1:], strict=True):
         before, after = names[answer.clean.label], names[answer.patched.label]
-        assert f"clean: {before}" in card
-        assert f"<strong>{after}</strong>" in card
+        assert f"Without the patch: {before}" in card
+        assert (f"(says {after})" if answer.patched.alert else f"<strong>{after}</strong>") in card
         same = answer.clean.label == answer.patched.label
         said = "ALERT" if answer.patched.alert else "not changed" if same else "changed by the patch"
         assert f">{said}</span>" in card

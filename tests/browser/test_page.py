@@ -139,7 +139,7 @@ def test_a_patch_fools_the_model_and_neither_detection_nor_recovery(browser: Bro
         assert list(said) == ["undefended model", "published rule", "detection", "recovery"]
         assert "changed by the patch" in said["undefended model"]
         assert visitor.text("[aria-label='undefended model'] strong") != "cat"
-        assert "clean: cat" in said["undefended model"]
+        assert "Without the patch: cat." in said["undefended model"]
         assert "ALERT" in said["detection"]
         assert visitor.text("[aria-label=recovery] strong") == "cat"
         assert "not changed" in said["recovery"]

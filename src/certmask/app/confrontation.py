@@ -51,12 +51,14 @@ def _card(role: str, one: Answered, found: Patched) -> Markup:
     """One defence: its answer about the patched photo, the one before, and what was promised."""
     before, answer = (class_name(outcome.label, found.names) for outcome in (one.clean, one.patched))
     tone, said = _became(one)
+    badge = tag("span", said, class_=f"cm-badge cm-{tone}")
+    label = tag("span", f"(says {answer})") if one.patched.alert else tag("strong", answer)
     return tag(
         "section",
         tag("h4", role),
         tag("p", one.rule, class_="cm-note"),
-        tag("p", tag("strong", answer), " ", tag("span", said, class_=f"cm-badge cm-{tone}")),
-        tag("p", f"clean: {before}{', with an alert' if one.clean.alert else ''}", class_="cm-note"),
+        tag("p", *((badge, " ", label) if one.patched.alert else (label, " ", badge))),
+        tag("p", f"Without the patch: {before}{', with an alert' if one.clean.alert else ''}.", class_="cm-note"),
         tag("p", _promise(one), class_="cm-note"),
         class_=f"cm-card cm-card-{tone}",
         aria_label=role,

@@ -23,7 +23,7 @@ class ExploreTab:
         names = library.names()
         with gr.Row():
             self.file = gr.Dropdown(names, value=None, label=f"Results file in {library.folder.name}", elem_id="run")
-            self.again = gr.Button("Look for new files", scale=0, min_width=190, elem_id="again")
+            self.again = gr.Button("Look for new files", scale=0, min_width=230, elem_id="again")
         self.table = gr.HTML("" if names else self._nothing(), elem_id="run-table")
         with gr.Row():
             self.defence = gr.Dropdown([], label="Defence", min_width=220, elem_id="run-defence")
@@ -31,7 +31,7 @@ class ExploreTab:
         self.rows = gr.HTML(elem_id="rows")
         with gr.Row():
             self.image = gr.Dropdown([], label="Photo", elem_id="image")
-            self.button = gr.Button("Show its votes", scale=0, min_width=190, variant="primary", elem_id="votes")
+            self.button = gr.Button("Show its votes", scale=0, min_width=230, variant="primary", elem_id="votes")
         self.result = gr.HTML(min_height=160, elem_id="photo-votes")
         self._listen()
 

@@ -27,7 +27,8 @@ from certmask.zoo import name_aliases, readable_names
 MOST_FILES, MOST_BYTES, MOST_ROWS = 500, 64 * 2**20, 100
 """Results files that are listed, the largest that is opened, and rows that are shown at once."""
 ALL = "all"
-HEADINGS = ("photo", "true class", "what became of it", "masks against", "passes to answer", "passes to prove")
+HEADINGS = ("photo", "true class", "what became of it")
+FIGURES = ("masks against", "passes to answer", "passes to prove")
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def rows_table(run: Run, rows: Sequence[Row], defence: str, album: Album) -> Mar
     if run.kind != "certify":
         return tag("p", "Attempts of an attack: the table above is all that is shown of them.", class_="cm cm-note")
     lines = [tag("tr", *_cells(run, row, defence, album)) for row in rows[:MOST_ROWS]]
-    head = tag("tr", *(tag("th", heading, scope="col") for heading in HEADINGS))
+    figures = [tag("th", heading, scope="col", class_="figure") for heading in FIGURES]
+    head = tag("tr", *(tag("th", heading, scope="col") for heading in HEADINGS), *figures)
     rest = f"; the first {MOST_ROWS} are shown" if len(rows) > MOST_ROWS else ""
     count = f"{len(rows):,} of {len(run.rows):,} photos under {defence}{rest}"
     grid = tag("table", tag("caption", count), tag("thead", head), tag("tbody", *lines))

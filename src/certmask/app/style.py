@@ -39,10 +39,11 @@ CSS = """
 .cm-card-wrong { border-top-color: #b00020; }
 .cm-card strong { margin-right: .5rem; font-size: 1.15rem; }
 .cm .scroll { overflow-x: auto; }
-.cm table { border-collapse: collapse; font-size: .82rem; width: 100%; }
+.cm table { border-collapse: collapse; font-size: .82rem; width: 100%; border: 0 !important; }
+.cm thead, .cm tbody, .cm tr { border: 0 !important; }
 .cm th, .cm td { padding: .3rem .45rem !important; border: 0 !important; text-align: left;
   border-bottom: 1px solid var(--border-color-primary) !important; }
-.cm td.figure, .cm th.figure { text-align: right; font-variant-numeric: tabular-nums; }
+.cm td.figure, .cm th.figure { text-align: right !important; font-variant-numeric: tabular-nums; }
 .cm caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 .cm td small { display: block; }
 #refusal:not(:has(p)) { display: none; }
