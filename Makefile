@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test browser cluster mutants check lint types docs setup clean
+.PHONY: help demo test cluster browser mutants check lint types docs setup clean
 .DEFAULT_GOAL = help
 
 help:              ## what can be made (this list)

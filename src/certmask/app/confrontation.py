@@ -41,7 +41,10 @@ def _pictures(found: Patched) -> Markup:
             f"with a {size} patch at {where}",
         ),
         picture(
-            picture_uri(found.picture), f"the model's input, {told}, with the patch", f"what the model sees, {told}"
+            picture_uri(found.picture),
+            f"the model's input, {told}, with the patch",
+            f"what the model sees, {told}",
+            "cm-pixels",
         ),
         class_="cm-pair",
     )

@@ -83,7 +83,7 @@ class Controls:
                 self.model = gr.Dropdown(list(studio.models), value=start.model, label="Model", elem_id="model")
                 self.rule = gr.Dropdown(_rules(), value=start.rule, label="Defence (what it proves)", elem_id="rule")
             with gr.Column(min_width=260):
-                _heading("What it must withstand")
+                _heading("The patch that it must withstand")
                 self._lay_out_threat(start)
         self.price = gr.HTML(self._price(start), elem_id="price")
         self.refusal = gr.HTML(elem_id="refusal")
@@ -138,7 +138,7 @@ class Controls:
 
     def _side_label(self, model: str) -> str:
         height, width = self.studio.size(model)
-        return f"A square patch of this side, in pixels of the {height}×{width} that the model sees"
+        return f"Its side, in pixels (the model sees {height}×{width})"
 
     def _price(self, question: Question) -> Markup:
         """What a question may cost, before it is asked."""
@@ -149,7 +149,7 @@ class Controls:
 
 
 def _heading(words: str) -> None:
-    gr.HTML(tag("h2", words, class_="cm cm-step"))
+    gr.HTML(tag("h2", words, class_="cm cm-step"), padding=False)
 
 
 def _rules() -> list[tuple[str, str]]:

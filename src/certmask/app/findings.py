@@ -84,7 +84,8 @@ def _claims(study: Study) -> Markup:
     basis = f" {one.basis.capitalize()}: {BASES[one.basis]}." if one.basis else ""
     size = f"{study.picture.height}×{study.picture.width} pixels"
     photo = picture(picture_uri(study.sharp), f"the photo, {study.photo}", "the photo")
-    own = picture(picture_uri(study.picture), f"the photo as the model sees it, {size}", f"what the model sees, {size}")
+    seen = f"what the model sees, {size}"
+    own = picture(picture_uri(study.picture), f"the photo as the model sees it, {size}", seen, "cm-pixels")
     if not one.places:
         return tag("section", tag("h3", "What it saw"), tag("div", photo, own, class_="cm-pair"))
     over = picture(
@@ -146,4 +147,5 @@ def _vote(study: Study, view: MaskedView, address: str) -> Markup:
     alt = f"mask {view.mask + 1}: {name}, {sure}{', dissents' if view.dissents else ''}"
     caption = joined(tag("b", name), f" {sure}")
     image = tag("img", src=address, alt=alt)
-    return tag("figure", image, tag("figcaption", caption), class_="cm-vote cm-dissent" if view.dissents else "cm-vote")
+    kind = "cm-pixels cm-vote cm-dissent" if view.dissents else "cm-pixels cm-vote"
+    return tag("figure", image, tag("figcaption", caption), class_=kind)

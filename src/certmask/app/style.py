@@ -2,13 +2,14 @@
 
 CSS = """
 .cm { color: var(--body-text-color); line-height: 1.45; }
-.gradio-container { max-width: 1180px !important; margin: 0 auto; }
+.gradio-container { width: 100%; max-width: 1180px !important; min-width: 0; margin: 0 auto; }
 .cm p { margin: .35rem 0; max-width: 90ch; overflow-wrap: anywhere; }
 .cm h1 { font-size: 1.9rem; margin: 0 0 .2rem; }
 .cm h3 { font-size: 1.1rem; margin: 1.3rem 0 .3rem; }
 .cm h4 { font-size: .95rem; margin: 0; }
 .cm figure { margin: 0; }
-.cm img { display: block; width: 100%; height: auto; image-rendering: pixelated; border-radius: 4px; }
+.cm img { display: block; width: 100%; height: auto; border-radius: 4px; }
+.cm-pixels img { image-rendering: pixelated; }
 .cm figcaption { font-size: .8rem; color: var(--body-text-color); opacity: .8; margin-top: .2rem;
   overflow-wrap: anywhere; }
 .cm a { color: var(--link-text-color); text-decoration: underline; }
