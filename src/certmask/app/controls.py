@@ -138,7 +138,7 @@ class Controls:
 
     def _side_label(self, model: str) -> str:
         height, width = self.studio.size(model)
-        return f"Its side, in pixels (the model sees {height}×{width})"
+        return f"Side in pixels, of {height}×{width}"
 
     def _price(self, question: Question) -> Markup:
         """What a question may cost, before it is asked."""

@@ -159,7 +159,7 @@ def _again(studio: Studio, run: Run, row: Row, defence: MaskedDefence, album: Al
     """The photo's votes, with a word where they are not those of the run."""
     picture = seen_photo(run, row, album)
     with studio.alone:
-        bench = bench_of(studio.classifier(run.model["name"]), [defence])
+        bench = bench_of(studio.classifier(run.model["name"], run.model.get("batch")), [defence])
         study = looked_at(bench, row["image"], (picture, picture), Meter(studio.limits, tell))
         try:
             check_behaviour(run.header, bench.engine, [defence.rule], run.name)

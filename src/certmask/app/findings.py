@@ -9,6 +9,8 @@ from certmask.app.study import MaskedView, Study
 from certmask.certificate import BASES, Guarantee, class_name
 from certmask.report.markup import Markup, data_uri, joined, tag
 
+NAMED = 12
+"""Classes that are told by name."""
 SHOWN = 36
 """Masked pictures on the page; those that dissent come first."""
 
@@ -47,10 +49,18 @@ def verdict(study: Study) -> Markup:
             tag("span", _badge(study), class_=f"cm-badge cm-{tone}"),
         ),
         tag("p", f"{study.sentence[0].upper()}{study.sentence[1:]}.", class_="cm-guarantee"),
+        tag("p", _known(study), class_="cm-note"),
         tag("p", f"{study.model}, {study.defence.name}; {took}. ", _download(study), class_="cm-note"),
         class_=f"cm-verdict cm-verdict-{tone}",
         aria_label="answer",
     )
+
+
+def _known(study: Study) -> str:
+    """What the model could have answered: a proof is about its answer, which need not be true."""
+    some = ", ".join(study.names) if len(study.names) <= NAMED else f"{len(study.names):,} classes"
+    truth = " That no patch changes its answer does not make the answer true." if _certified(study) else ""
+    return f"The model knows {some}, and nothing else.{truth}"
 
 
 def _certified(study: Study) -> bool:

@@ -35,6 +35,8 @@ from certmask.zoo.models import short_name
 
 T = TypeVar("T")
 KEPT_MODELS, KEPT_BENCHES = 3, 8
+BATCH, MOST_BATCH = 8, 32
+"""Images in a batch on a CPU, where one photo at a time fills no larger ones, and the most for a run that had so many."""
 RULES = tuple(row.option for row in REGISTER if row.suits != "bands" and row.option != "pair-detection")
 """The rules of the page: those for any classifier and any number of patches."""
 SHARP = 256
@@ -164,16 +166,18 @@ class Studio:
         """End the processes that decode photos."""
         self.lab.close()
 
-    def classifier(self, model: str) -> Classifier:
-        """A model, loaded unless it is one of the last few."""
+    def classifier(self, model: str, batch: int | None = None) -> Classifier:
+        """A model, loaded unless it is one of the last few; with so many images in a batch, if that is not too many."""
         given = self.given(model)
+        usual = BATCH if self.device == "cpu" and backend_of(given) is None else None
+        shape = batch if batch is not None and batch <= MOST_BATCH else usual
 
         def load() -> Classifier:
             backend = backend_of(given) or self.backend
-            return load_classifier(given, device=self.device, precision=self.precision, backend=backend)
+            return load_classifier(given, device=self.device, precision=self.precision, backend=backend, batch=shape)
 
         with self._loading:
-            return _kept(self._classifiers, model, load, KEPT_MODELS)
+            return _kept(self._classifiers, (model, shape), load, KEPT_MODELS)
 
     def cover(self, question: Question) -> Cover:
         """The masks of a question's defence; an error for a threat that they cannot be made for."""

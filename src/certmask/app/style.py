@@ -15,7 +15,7 @@ CSS = """
 .cm a { color: var(--link-text-color); text-decoration: underline; }
 .cm a:focus-visible { outline: 3px solid #0072b2; }
 .cm-note, .cm .note { font-size: .85rem; color: var(--body-text-color); opacity: .8; }
-.cm-step { font-size: 1rem; font-weight: 600; margin: 0; }
+.cm-step { font-size: 1rem; font-weight: 600; margin: 0 0 -.5rem !important; }
 .cm-verdict { border: 1px solid var(--border-color-primary); border-left: 8px solid #5c6675; border-radius: 8px;
   padding: .8rem 1.1rem; }
 .cm-verdict-proved { border-left-color: #00629b; } .cm-verdict-alert { border-left-color: #a84300; }
