@@ -89,9 +89,9 @@ def test_the_example_photo_is_answered_before_anybody_asks(visitor: Visitor, pre
 
 
 def test_the_first_result_is_there_soon(served: Served, visitor: Visitor) -> None:
-    """Whatever else the machine does: seconds of one processor until the page answers, with the photo looked at."""
+    """Within 15 seconds on two processors that have nothing else to do: 30 of one processor, whatever else they do."""
     assert visitor.text("#result .cm-label") == "cat"
-    assert served.worked < 15
+    assert served.worked < 30
 
 
 def test_the_certificate_is_a_file(visitor: Visitor) -> None:

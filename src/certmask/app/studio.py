@@ -36,7 +36,7 @@ from certmask.zoo.models import short_name
 T = TypeVar("T")
 KEPT_MODELS, KEPT_BENCHES = 3, 8
 BATCH, MOST_BATCH = 8, 32
-"""Images in a batch on a CPU, where one photo at a time fills no larger ones, and the most for a run that had so many."""
+"""Images in a batch on a CPU, where one photo fills no larger one, and the most for a run that had so many."""
 RULES = tuple(row.option for row in REGISTER if row.suits != "bands" and row.option != "pair-detection")
 """The rules of the page: those for any classifier and any number of patches."""
 SHARP = 256
