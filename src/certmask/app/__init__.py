@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from certmask.errors import CertmaskError
 
-PACKAGES = ("gradio", "fastapi", "uvicorn")
+PACKAGES = ("gradio", "fastapi", "uvicorn", "prometheus_client")
 
 
 def check_installed() -> None:

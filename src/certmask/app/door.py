@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from certmask.service.address import is_loopback
+from certmask.service.journal import DRAINED, PATIENCE
 from certmask.service.limits import Limits, RefusedError
 
 Scope = MutableMapping[str, Any]
@@ -70,6 +71,8 @@ class Door:
             if scope["method"] == "POST":
                 receive = _again(self._checked(await self._body(receive, WORDS)), receive)
         except RefusedError as refusal:
+            if path == UPLOAD:
+                await _drain(receive)
             await _refused(send, refusal)
             return
         await self._app(scope, receive, send)
@@ -150,6 +153,20 @@ async def _read(receive: Receive, most: int) -> bytes:
         if len(body) > most:
             raise RefusedError(413, f"expected a request of at most {most:,} bytes, got more")
     return bytes(body)
+
+
+async def _drain(receive: Receive) -> None:
+    """Let a browser send what is refused: it would lose the reason with the connection."""
+    with suppress(asyncio.TimeoutError, RefusedError):
+        await asyncio.wait_for(_forget(receive), PATIENCE)
+
+
+async def _forget(receive: Receive) -> None:
+    taken, more = 0, True
+    while more and taken < DRAINED:
+        message = await receive()
+        taken += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
