@@ -228,7 +228,7 @@ def test_what_is_no_photo_or_too_large_a_one_is_refused(visitor: Visitor, tmp_pa
 def test_an_upload_of_too_many_bytes_is_refused(visitor: Visitor, tmp_path: Path) -> None:
     (tmp_path / "heavy.png").write_bytes(bytes(17 * 2**20))
     visitor.give("#photo", tmp_path / "heavy.png")
-    visitor.says("body", "expected an upload of at most 16,777,216 bytes, got more")
+    visitor.says("body", "exceed the maximum allowed size of 16.0 Mb")
     visitor.complaints.clear()  # the browser itself notes the status of the answer
 
 
