@@ -59,7 +59,7 @@ def verdict(study: Study) -> Markup:
 def _known(study: Study) -> str:
     """What the model could have answered: a proof is about its answer, which need not be true."""
     some = ", ".join(study.names) if len(study.names) <= NAMED else f"{len(study.names):,} classes"
-    truth = " That no patch changes its answer does not make the answer true." if _certified(study) else ""
+    truth = " A proof about its answer does not make the answer true." if _certified(study) else ""
     return f"The model knows {some}, and nothing else.{truth}"
 
 
@@ -95,16 +95,17 @@ def _claims(study: Study) -> Markup:
     size = f"{study.picture.height}×{study.picture.width} pixels"
     photo = picture(picture_uri(study.sharp), f"the photo, {study.photo}", "the photo")
     seen = f"what the model sees, {size}"
-    own = picture(picture_uri(study.picture), f"the photo as the model sees it, {size}", seen, "cm-pixels")
+    own = picture(picture_uri(study.picture), f"{study.photo} as the model sees it, {size}", seen, "cm-pixels")
+    shown = [own] if study.sharp.size == study.picture.size else [photo, own]
     if not one.places:
-        return tag("section", tag("h3", "What it saw"), tag("div", photo, own, class_="cm-pair"))
+        return tag("section", tag("h3", "What it saw"), tag("div", *shown, class_="cm-pair"))
     over = picture(
         claims_picture(study.sharp, study.map),
         f"the photo with what each place claims: {why}",
         f"suppose the patch has its centre here: blue says {study.name}, orange another class, pale is in doubt",
     )
     words = tag("p", f"{why[0].upper()}{why[1:]}.{basis}")
-    return tag("section", tag("h3", "What each place claims"), words, tag("div", photo, own, over, class_="cm-pair"))
+    return tag("section", tag("h3", "What each place claims"), words, tag("div", *shown, over, class_="cm-pair"))
 
 
 def _levels(study: Study) -> Markup:
