@@ -209,7 +209,9 @@ def _scaled(framing: Framing, scale: int) -> Framing:
     resized = framing.resized
     if resized is None:
         return framing
-    return replace(framing, resized=scale * resized if isinstance(resized, int) else tuple(scale * n for n in resized))
+    if isinstance(resized, int):
+        return replace(framing, resized=scale * resized)
+    return replace(framing, resized=(scale * resized[0], scale * resized[1]))
 
 
 def _defence(cover: Cover, rule: str, margin: Margin) -> MaskedDefence:
