@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test cluster mutants check lint types docs setup clean
+.PHONY: help demo test cluster browser mutants check lint types docs setup clean
 .DEFAULT_GOAL = help
 
 help:              ## what can be made (this list)
@@ -17,10 +17,17 @@ test: setup        ## run all tests
 cluster: setup     ## tests with Ray, whose nodes and drivers die, and of the service under load
 	$(BIN)/python -m pytest -n 0 -m cluster
 
+browser: setup     ## the page of `certmask app` in a real Chromium, which is installed where that can be done
+	@test -n "$$CERTMASK_CHROMIUM" || command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } \
+	  || { sudo -n apt-get update -qq && sudo -n apt-get install -qq -y --no-install-recommends chromium; } \
+	  || $(BIN)/python -m playwright install chromium
+	$(BIN)/python -m pytest -n 0 tests/browser
+
 mutants: setup     ## break the source in every way that would make a certificate false; the tests must notice
 	$(BIN)/python tests/mutants.py
 
-check: lint types test   ## style, types and tests; continuous integration runs this and make cluster
+check: lint types test   ## style, types and tests; continuous integration runs this, make cluster and make browser
 
 lint: setup        ## ruff: style, and whether every file is formatted
 	$(BIN)/ruff check .

@@ -44,6 +44,7 @@ ROOMS: dict[str, tuple[str, ...] | None] = {
     "experiments": None,
     "scale": None,
     "service": None,
+    "app": None,
     "cli": None,
     "__main__": ("cli",),
 }

@@ -11,6 +11,7 @@ from certmask.cli.certify import certify
 from certmask.cli.demo import demo
 from certmask.cli.merge import merge
 from certmask.cli.models import models
+from certmask.cli.page import page
 from certmask.cli.plan import plan
 from certmask.cli.predict import predict
 from certmask.cli.report import report
@@ -52,3 +53,4 @@ def _main(
 COMMANDS = (plan, predict, serve, certify, merge, tune, attack, train, models, table, report, reproduce, demo)
 for command in COMMANDS:
     app.command()(command)
+app.command("app")(page)

@@ -239,7 +239,7 @@ def _serve_here(build: Callable[[], FastAPI], free: socket) -> None:
     if limits.passes is not None and limits.passes < most:
         out.print(f"a photo may take up to {most:,} passes and is refused beyond {limits.passes:,}", soft_wrap=True)
     ready = partial(out.print, f"serving on {reached(free)}", markup=False, soft_wrap=True)
-    run(app, free, ready)
+    run(app, free, limits, ready)
 
 
 def _serve_replicas(

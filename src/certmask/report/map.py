@@ -25,7 +25,7 @@ from certmask.geometry.shapes import position_spans
 from certmask.report.drawing import RED, patches_in, save_figure
 from certmask.report.plots import BLUE, NAME, ORANGE
 from certmask.report.reasons import weak_point
-from certmask.threat import Patch
+from certmask.threat import Patch, Size
 
 DOUBT, PLAIN = "#f7f7f7", "#8fb8d8"
 COLOURS = LinearSegmentedColormap.from_list("sureness", [ORANGE, DOUBT, BLUE])
@@ -112,7 +112,7 @@ def draw_map(photo: Image.Image, shown: Map, names: Sequence[str], title: str, p
     figure = Figure(figsize=(10, 6.1), layout="constrained")
     left, right = figure.subplots(1, 2)
     patch = shown.patch
-    left.imshow(photo, extent=_extent(photo))
+    left.imshow(photo, extent=_extent(shown.cover.image))
     left.set_title(f"the model's input; dotted: the size of the patch, {patch.height}×{patch.width}", fontsize=NOTE)
     left.add_patch(Rectangle((4, 4), patch.width, patch.height, fill=False, edgecolor="white", lw=1.5))
     left.add_patch(Rectangle((4, 4), patch.width, patch.height, fill=False, edgecolor="black", lw=1.5, ls=":"))
@@ -135,7 +135,7 @@ def paint_map(axes: Axes, photo: Image.Image, shown: Map) -> None:
     patch, territory = shown.patch, shown.territory
     rows, columns = territory.shape
     top, left = (patch.height - 1) / 2, (patch.width - 1) / 2
-    axes.imshow(photo.convert("L"), cmap="gray", vmin=-PALE, vmax=255, extent=_extent(photo))
+    axes.imshow(photo.convert("L"), cmap="gray", vmin=-PALE, vmax=255, extent=_extent(shown.cover.image))
     colour = shades(shown.leads / FULL[shown.unit])[territory]
     where = (left, left + columns, top + rows, top)
     axes.imshow(colour, cmap=COLOURS, vmin=-1, vmax=1, alpha=0.62, extent=where, interpolation="nearest")
@@ -203,6 +203,6 @@ def _first_sight(shown: Map, closer: int) -> str:
     return f"lines part the {count:,} places that different masks judge{top}"
 
 
-def _extent(photo: Image.Image) -> tuple[float, float, float, float]:
-    """Pixels are squares of side 1, the first from 0 to 1."""
-    return 0, photo.width, photo.height, 0
+def _extent(image: Size) -> tuple[float, float, float, float]:
+    """Pixels of the model's input are squares of side 1, the first from 0 to 1, however sharp the photo is."""
+    return 0, image[1], image[0], 0

@@ -17,6 +17,7 @@ PATIENCE = 10.0
 """Seconds from a connection, or from the last answer on it, to the end of the next request's headers, at most."""
 SPARE = 10.0
 """Seconds beyond the limit on time before a request is given up whose answer nobody takes."""
+DAY = 24 * 3600.0
 BACKLOG = 128
 
 
@@ -88,12 +89,15 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def connection_within(limits: Limits) -> type[Connection]:
-    """Connections of a service with these limits, and with no more of them than half of the files it may open."""
+def connection_within(limits: Limits, open_end: bool = False) -> type[Connection]:
+    """Connections of a service with these limits, and with no more of them than half of the files it may open.
+
+    With ``open_end`` an answer may go on for a day.
+    """
 
     class Limited(Connection):
         most = min(limits.connections, _files() // 2)
-        patience, longest = min(PATIENCE, limits.seconds), limits.seconds + SPARE
+        patience, longest = min(PATIENCE, limits.seconds), DAY if open_end else limits.seconds + SPARE
 
     return Limited
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from certmask.data import to_tensor
 from certmask.errors import first_line
 from certmask.service.darkroom import ANSWER, ORDER, Darkroom
-from certmask.service.limits import RefusedError
+from certmask.service.limits import Limits, RefusedError
 
 LOG = logging.getLogger("certmask.service")
 COUNT = 2
@@ -170,10 +170,16 @@ class Decoders:
             self._free.put(decoder)
 
     def _too_long(self, left: float) -> RefusedError:
-        most = self.limits.decoding
-        if left < most:
+        if left < self.limits.decoding:
             return RefusedError(504, f"expected an answer within {self.limits.seconds:g} s, got none in that time")
-        return RefusedError(422, f"expected a photo that is decoded within {most:g} s, got one that takes longer")
+        return too_slow(self.limits)
+
+
+def too_slow(limits: Limits) -> RefusedError:
+    """What is said of a photo that takes longer to decode than it may."""
+    return RefusedError(
+        422, f"expected a photo that is decoded within {limits.decoding:g} s, got one that takes longer"
+    )
 
 
 def _no_turn() -> RefusedError:

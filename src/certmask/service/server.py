@@ -14,6 +14,9 @@ from fastapi import FastAPI
 from certmask.service.connection import BACKLOG, HEADERS, SPARE, connection_within
 from certmask.service.limits import Limits
 
+PARTING = 2
+"""Seconds that open pages have at the end."""
+
 
 class Server(uvicorn.Server):
     """Calls ``ready`` as soon as it listens."""
@@ -27,15 +30,24 @@ class Server(uvicorn.Server):
         self._ready()
 
 
-def run(app: FastAPI, found: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until SIGTERM or Ctrl-C; then take nothing new, answer what is there, and end with exit code 0."""
+def run(
+    app: FastAPI,
+    found: socket.socket,
+    limits: Limits,
+    ready: Callable[[], None] = lambda: None,
+    *,
+    open_end: bool = False,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; then take nothing new, answer what is there, and end with exit code 0.
+
+    ``open_end`` is for pages that listen as long as they are open: their answers have no end, and nobody waits for it.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    limits: Limits = app.state.reception.limits
     config = uvicorn.Config(
         app,
-        http=connection_within(limits),
+        http=connection_within(limits, open_end),
         ws="none",
         h11_max_incomplete_event_size=HEADERS,
         backlog=BACKLOG,
@@ -43,7 +55,7 @@ def run(app: FastAPI, found: socket.socket, ready: Callable[[], None] = lambda: 
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=round(limits.seconds + SPARE),
+        timeout_graceful_shutdown=PARTING if open_end else round(limits.seconds + SPARE),
     )
     Server(config, ready).run(sockets=[found])
 

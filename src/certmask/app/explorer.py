@@ -1,0 +1,171 @@
+"""Results files that a page may open: those below one folder, and nothing else; their rows by what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from certmask.app.findings import found
+from certmask.app.studio import Meter, Studio, Tell, bench_of
+from certmask.app.study import looked_at
+from certmask.certificate import NO_CLASS
+from certmask.data import Sample, load_dataset
+from certmask.defences import MaskedDefence, defence_from
+from certmask.errors import ResultsError, UsageError
+from certmask.function import check_behaviour
+from certmask.report.gallery import FATES, Album, fate, seen_photo, verdict
+from certmask.report.markup import Markup, joined, tag
+from certmask.report.reasons import level_masks, shortfall, weak_point
+from certmask.report.report import attacked_chapter, certified_chapter
+from certmask.report.tables import html_table
+from certmask.results.file import Row
+from certmask.results.run import Run, read_run
+from certmask.zoo import name_aliases, readable_names
+
+MOST_FILES, MOST_BYTES, MOST_ROWS = 500, 64 * 2**20, 100
+"""Results files that are listed, the largest that is opened, and rows that are shown at once."""
+ALL = "all"
+HEADINGS = ("photo", "true class", "what became of it")
+FIGURES = ("masks against", "passes to answer", "passes to prove")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A folder of results files, and the photos that they are about, if anybody said where these are."""
+
+    folder: Path
+    photos: str | None = None
+
+    def names(self) -> list[str]:
+        """The results files below the folder; links that lead out of it are left out."""
+        root = self.folder.resolve()
+        files = sorted(root.rglob("*.jsonl"))[:MOST_FILES] if root.is_dir() else []
+        inside = [path for path in files if path.is_file() and path.resolve().is_relative_to(root)]
+        return [path.relative_to(root).as_posix() for path in inside]
+
+    def run(self, name: str) -> Run:
+        """One of them, checked field by field; an error for any other path, whatever it is."""
+        if name not in self.names():
+            raise UsageError(f"expected a results file below {self.folder.name}, got {name!r}")
+        path = self.folder.resolve() / name
+        if path.stat().st_size > MOST_BYTES:
+            raise ResultsError(f"expected a results file of at most {MOST_BYTES:,} bytes, got a larger one")
+        return _read(path, path.stat().st_mtime_ns)
+
+    def album(self, names: Sequence[str]) -> Album:
+        """The photos by the names that results files call them."""
+        samples = _samples(self.photos, tuple(names)) if self.photos else {}
+        return Album(samples, names)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, _changed: int) -> Run:
+    return read_run(path)
+
+
+@lru_cache(maxsize=4)
+def _samples(source: str, names: tuple[str, ...]) -> Mapping[str, Sample]:
+    return {sample.name: sample for sample in load_dataset(source, name_aliases(names), 1.0).samples}
+
+
+def class_names(studio: Studio, run: Run) -> Sequence[str]:
+    """What a run's classes are called, where its model is one of the page's; of others only numbers are known."""
+    model = run.model["name"]
+    return readable_names(studio.card(model).classes) if model in studio.models else ()
+
+
+def summary(run: Run) -> Markup:
+    """What a run says of itself: its table, and what is proved, in words."""
+    chapter = certified_chapter(run) if run.kind == "certify" else attacked_chapter(run)
+    sentences = tag("ul", *(tag("li", sentence) for sentence in (*chapter.sentences, *chapter.cautions)))
+    return tag("div", html_table(chapter.brief), sentences, class_="cm")
+
+
+def chosen_rows(run: Run, defence: str, kind: str) -> list[Row]:
+    """The photos of a run of which this became under a defence."""
+    if run.kind != "certify":
+        return []
+    if defence not in run.defences:
+        raise UsageError(f"expected a defence of {run.name}, got {defence!r}")
+    if kind not in (ALL, *FATES):
+        raise UsageError(f"expected one of {', '.join((ALL, *FATES))}, got {kind!r}")
+    return [row for row in run.rows if kind in (ALL, fate(row["defences"][defence], row["label"]))]
+
+
+def rows_table(run: Run, rows: Sequence[Row], defence: str, album: Album) -> Markup:
+    """Rows, one line each."""
+    if run.kind != "certify":
+        return tag("p", "Attempts of an attack: the table above is all that is shown of them.", class_="cm cm-note")
+    lines = [tag("tr", *_cells(run, row, defence, album)) for row in rows[:MOST_ROWS]]
+    figures = [tag("th", heading, scope="col", class_="figure") for heading in FIGURES]
+    head = tag("tr", *(tag("th", heading, scope="col") for heading in HEADINGS), *figures)
+    rest = f"; the first {MOST_ROWS} are shown" if len(rows) > MOST_ROWS else ""
+    count = f"{len(rows):,} of {len(run.rows):,} photos under {defence}{rest}"
+    grid = tag("table", tag("caption", count), tag("thead", head), tag("tbody", *lines))
+    return tag("div", tag("div", grid, class_="scroll"), class_="cm")
+
+
+def _cells(run: Run, row: Row, defence: str, album: Album) -> list[Markup]:
+    outcome = row["defences"][defence]
+    tone, words = verdict(run.guarantee(defence), outcome, row["label"], album)
+    numbers = [outcome.get("dissent"), outcome["passes"], outcome["certificate_passes"] or None]
+    return [
+        tag("td", str(row["image"])),
+        tag("td", album.class_name(row["label"])),
+        tag("td", tag("span", words, class_=f"cm-badge cm-{tone}")),
+        *(tag("td", "–" if number is None else f"{number:,}", class_="figure") for number in numbers),
+    ]
+
+
+def photo_votes(studio: Studio, library: Library, name: str, image: str, defence: str, tell: Tell | None) -> Markup:
+    """What the file says of one photo and, where photo and model are at hand, its votes: made again, now and here."""
+    run = library.run(name)
+    row = next((row for row in chosen_rows(run, defence, ALL) if row["image"] == image), None)
+    if row is None:
+        raise UsageError(f"expected a photo of {run.name}, got {image!r}")
+    album = library.album(class_names(studio, run))
+    recorded = tag("p", f"The file says: {_recorded(run, row, defence, album)}.")
+    missing = _missing(studio, library, run, row, album)
+    if missing:
+        return tag("div", tag("h3", image), recorded, tag("p", missing, class_="cm-note"), class_="cm")
+    rebuilt = defence_from({**run.defences[defence], "name": defence})
+    if not isinstance(rebuilt, MaskedDefence):
+        raise UsageError(f"expected a defence that looks through masks, got {defence!r}")
+    return tag("div", tag("h3", image), recorded, _again(studio, run, row, rebuilt, album, tell), class_="cm")
+
+
+def _recorded(run: Run, row: Row, defence: str, album: Album) -> str:
+    """What became of a photo, and why, from its row alone."""
+    outcome = row["defences"][defence]
+    words = verdict(run.guarantee(defence), outcome, row["label"], album)[1]
+    if not outcome.get("certified"):
+        return f"{words}; {shortfall(run, row, defence, album.class_name)}"
+    weakest = outcome.get("weakest")
+    return f"{words}; {weak_point(weakest, True, level_masks(run.cover(defence, row)))}" if weakest else words
+
+
+def _missing(studio: Studio, library: Library, run: Run, row: Row, album: Album) -> str:
+    """Why the votes cannot be made again; nothing where they can."""
+    if run.model["name"] not in studio.models:
+        return f"Its votes are not in the file, and the page does not have its model, {run.model['name']}."
+    if library.photos is None:
+        return "Its votes are not in the file; start the page with --photos to have them made again."
+    return "" if row["image"] in album.photos else f"{library.photos} has no photo {row['image']}."
+
+
+def _again(studio: Studio, run: Run, row: Row, defence: MaskedDefence, album: Album, tell: Tell | None) -> Markup:
+    """The photo's votes, with a word where they are not those of the run."""
+    picture = seen_photo(run, row, album)
+    with studio.alone:
+        bench = bench_of(studio.classifier(run.model["name"], run.model.get("batch")), [defence])
+        study = looked_at(bench, row["image"], (picture, picture), Meter(studio.limits, tell))
+        try:
+            check_behaviour(run.header, bench.engine, [defence.rule], run.name)
+            note = "The model answers here as it did in that run."
+        except ResultsError as error:
+            note = f"The votes below are made here and now, and may differ from those of the run: {error}."
+    label = row["defences"][defence.name]["label"]
+    same = "" if study.explanation.label in (label, NO_CLASS) else " The answer is another one, too."
+    return joined(tag("p", f"{note}{same}", class_="cm-note"), found(study))

@@ -1,0 +1,475 @@
+"""What the page is made of: the library's answers, within limits, and nothing that was not offered."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from commands import certmask
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from certmask.app import check_installed
+from certmask.app.confrontation import confronted
+from certmask.app.door import KEPT, POLICY
+from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
+from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_table, summary
+from certmask.app.findings import found
+from certmask.app.lab import KEPT as KEPT_DECODERS
+from certmask.app.page import page_app
+from certmask.app.patching import KINDS, Wish, compared, patched
+from certmask.app.studio import RULES, Meter, Question, Studio
+from certmask.app.study import price, study
+from certmask.certificate import Decision, Guarantee
+from certmask.data import Framing, to_tensor
+from certmask.errors import CertmaskError, ResultsError, UsageError
+from certmask.report.gallery import FATES
+from certmask.service.limits import Limits, RefusedError
+
+API = "/gradio_api/"
+SHUT = (
+    *(f"{API}{name}" for name in ("file=/etc/passwd", "file/etc/passwd", "proxy=http://127.0.0.1:1/", "deep_link")),
+    *(f"{API}{name}/predict" for name in ("run", "api", "call", "call/v2", "stream")),
+    *(f"{API}{name}" for name in ("vibe-edit", "vibe-code", "undo-vibe-edit", "vibe-starter-queries", "dev/reload")),
+    *(f"{API}{name}" for name in ("component_server", "process_recording", "runs", "run-history/connect", "token")),
+    *(f"{API}{name}" for name in ("custom_component/1/client/component/style.css", "openapi.json", "profiling/traces")),
+    *("/login", "/logout", "/monitoring", "/monitoring/summary", "/svelte/x.js", "/pwa_icon", "/docs", "/openapi.json"),
+)
+"""Addresses that Gradio knows and the page does not need."""
+LIMITS = Limits(upload=2**20, pixels=1_000_000, passes=20_000, queue=4, seconds=120)
+
+
+def open_studio(model: Path, limits: Limits) -> closing[Studio]:
+    return closing(Studio([str(model)], limits, backend="torch", precision="fp32"))
+
+
+@pytest.fixture(scope="module")
+def studio(little_model: Path) -> Iterator[Studio]:
+    with open_studio(little_model, LIMITS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def run(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of photos and one of runs, beside a file that is nobody's business."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in EXAMPLES:
+        own = folder / "photos" / "cat" / f"{name}.jpg"
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_bytes(example(name).content)
+    told = ("--model", little_model, "--patch", "5", "--rule", "undefended", "--rule", "patchcleanser")
+    certmask("certify", folder / "photos", *told, "--precision", "fp32", "--out", folder / "runs" / "mine.jsonl")
+    (folder / "secret.jsonl").write_text("{}\n")
+    return folder
+
+
+def large_photo() -> Photo:
+    """One that takes a while to decode, and is within all limits on its size."""
+    out = BytesIO()
+    Image.effect_noise((1000, 1000), 90).save(out, "PNG")
+    return Photo("large", out.getvalue())
+
+
+def asked(rule: str = "zoom", side: int = 5, count: int = 1) -> Question:
+    return Question("little", side, count, rule)
+
+
+def test_a_study_is_what_predict_says(studio: Studio, little_model: Path, tmp_path: Path) -> None:
+    photo = tmp_path / "cat.jpg"
+    photo.write_bytes(example("cat").content)
+    for rule in ("zoom", "zoom-detection", "patchcleanser", "jury-recovery", "published"):
+        told = ("--model", little_model, "--patch", "5", "--rule", rule, "--precision", "fp32", "--json")
+        code = 3 if study(studio, example("cat"), asked(rule)).explanation.alert else 0
+        (record,) = json.loads(certmask("predict", photo, *told, code=code).stdout)
+        one = study(studio, example("cat"), asked(rule))
+        said = (
+            one.name,
+            one.explanation.alert,
+            one.explanation.passes,
+            one.sentence,
+            one.explanation.certificate.holds,
+        )
+        assert said == tuple(record[key] for key in ("name", "alert", "passes", "meaning", "certified"))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_price_holds(studio: Studio, rule: str) -> None:
+    told = price(studio, asked(rule))
+    one = study(studio, example("cup"), asked(rule))
+    assert told.least <= one.explanation.passes <= told.most
+    assert one.passes <= told.most
+
+
+def test_the_price_is_told_beside_the_limit(little_model: Path) -> None:
+    with open_studio(little_model, Limits(passes=20)) as tight:
+        assert "refused where it takes more than 20" in price(tight, asked("zoom")).sentence
+        assert "more than the 20 that are allowed" in price(tight, asked("patchcleanser")).sentence
+        with pytest.raises(RefusedError, match="at most 20 passes"):
+            study(tight, example("cat"), asked("patchcleanser"))
+
+
+def test_what_takes_too_long_is_refused(little_model: Path) -> None:
+    with open_studio(little_model, Limits(seconds=0.001)) as hasty:
+        with pytest.raises(RefusedError, match=r"within 0\.001 s"):
+            study(hasty, example("cat"), asked("patchcleanser"))
+        with pytest.raises(RefusedError, match=r"within 0\.001 s"):
+            patched(hasty, example("cat"), asked(), Wish("network"))
+    with (
+        open_studio(little_model, Limits(decoding=0.001)) as hasty,
+        pytest.raises(RefusedError, match=r"decoded within"),
+    ):
+        study(hasty, large_photo(), asked())
+
+
+def test_a_meter_counts_and_tells() -> None:
+    told: list[tuple[int, str]] = []
+    meter = Meter(Limits(passes=10), lambda done, what: told.append((done, what)))
+    meter(4)
+    meter(6)
+    assert told == [(4, "passes"), (10, "passes")]
+    with pytest.raises(RefusedError, match="at most 10 passes"):
+        meter(1)
+
+
+def test_only_what_is_offered_is_loaded(studio: Studio) -> None:
+    assert studio.models == ("little",)
+    for model in ("resnet50", "../little", "/etc/passwd", ""):
+        with pytest.raises(UsageError, match="expected the model little"):
+            study(studio, example("cat"), Question(model, 5))
+    for question in (asked("smoothing"), asked("nonsense"), asked("pair-detection")):
+        with pytest.raises(UsageError, match="expected the defence"):
+            price(studio, question)
+    for question in (asked("zoom", 0), asked("zoom", 33), asked("patchcleanser", 5, 2), asked("zoom", 5, 99)):
+        with pytest.raises(CertmaskError, match="expected"):
+            price(studio, question)
+
+
+def test_masked_views_are_what_the_model_saw(studio: Studio) -> None:
+    """Asked again about every view alone, the bare model says what the vote says; dissenters come first."""
+    one = study(studio, example("rocket"), asked("patchcleanser"))
+    classifier = studio.classifier("little")
+    assert len(one.views) == 36
+    for view in one.views:
+        hidden = (to_tensor(view.picture) - to_tensor(one.picture)).abs().amax(dim=0) > 0
+        rows, columns = (torch.nonzero(hidden.any(dim=axis))[:, 0] for axis in (1, 0))
+        mask = one.defence.cover.masks[view.mask]
+        (top, bottom), (left, right) = mask.rows((32, 32))[0], mask.columns((32, 32))[0]
+        assert top <= int(rows.min()) <= int(rows.max()) < bottom
+        assert left <= int(columns.min()) <= int(columns.max()) < right
+        image = to_tensor(one.picture).clone()
+        image[:, top:bottom, left:right] = torch.tensor(classifier.fill)[:, None, None]
+        assert int(classifier(image[None]).argmax()) == view.label
+    order = [view.dissents for view in one.views]
+    assert order == sorted(order, reverse=True)
+    assert str(found(one)).count("cm-dissent") == sum(order)
+
+
+def test_uploads_are_bounded(studio: Studio) -> None:
+    out = BytesIO()
+    Image.new("L", (1001, 1000)).save(out, "PNG")
+    refused = {
+        out.getvalue(): "at most 1,000,000 pixels, got 1001×1000",
+        b"words": "expected a readable image",
+        b"": "expected a readable image",
+        b"<svg/>": "expected a readable image",
+        bytes(2**20 + 1): "at most 1,048,576 bytes",
+    }
+    for content, reason in refused.items():
+        with pytest.raises(RefusedError, match=reason):
+            study(studio, Photo("mine", content), asked())
+        with pytest.raises(RefusedError, match=reason):
+            patched(studio, example("cat"), asked(), Wish("sticker", (0, 0), Photo("mine", content)))
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_patch_changes_nothing_beside_it(studio: Studio, kind: str) -> None:
+    steps: list[str] = []
+    sticker = example("cup") if kind == "sticker" else None
+    one = patched(studio, example("cat"), asked(), Wish(kind, (9, 20), sticker), lambda _, what: steps.append(what))
+    changed = (to_tensor(one.picture) != to_tensor(one.clean)).any(dim=0)
+    changed[9:14, 20:25] = False
+    assert not changed.any()
+    assert (to_tensor(one.picture) != to_tensor(one.clean)).any()
+    assert ("steps of the attack" in steps) == (kind in ("network", "published"))
+    assert [answer.guarantee for answer in one.answers] == [
+        Guarantee.NONE, Guarantee.PUBLISHED, Guarantee.DETECTION, Guarantee.RECOVERY,
+    ]  # fmt: skip
+    assert not any(answer.broken for answer in one.answers)
+    assert str(confronted(one)).count("cm-card") >= 4
+
+
+def test_four_answers_are_those_of_the_defences(studio: Studio) -> None:
+    """The patched picture, looked at by each defence alone."""
+    one = patched(studio, example("cat"), asked("jury-recovery"), Wish("network"))
+    out = BytesIO()
+    one.picture.save(out, "PNG")
+    assert compared("jury-recovery") == ("undefended", "published", "zoom-detection", "jury-recovery")
+    assert compared("hicert") == ("undefended", "published", "hicert", "zoom")
+    for answer in one.answers:
+        alone = study(studio, Photo("again", out.getvalue()), asked(answer.rule)).explanation
+        assert Decision(alone.label, alone.alert) == Decision(answer.patched.label, answer.patched.alert)
+
+
+def test_a_wish_that_makes_no_sense_is_refused(studio: Studio) -> None:
+    for wish in (Wish("sticker", (0, 0)), Wish("magic"), Wish("noise", (28, 28)), Wish("noise", (-1, 0))):
+        with pytest.raises(CertmaskError, match="expected"):
+            patched(studio, example("cat"), asked(), wish)
+
+
+def test_only_results_below_the_folder_are_opened(run: Path) -> None:
+    runs = run / "runs"
+    (runs / "deep").mkdir(exist_ok=True)
+    (runs / "deep" / "again.jsonl").write_bytes((runs / "mine.jsonl").read_bytes())
+    (runs / "way-out.jsonl").symlink_to(run / "secret.jsonl")
+    (runs / "words.jsonl").write_text("no results")
+    library = Library(runs)
+    assert library.names() == ["deep/again.jsonl", "mine.jsonl", "words.jsonl"]
+    for name in ("../secret.jsonl", str(run / "secret.jsonl"), "way-out.jsonl", "/etc/passwd", "", "deep"):
+        with pytest.raises(UsageError, match="expected a results file below runs"):
+            library.run(name)
+    with pytest.raises(ResultsError, match="expected"):
+        library.run("words.jsonl")
+    assert Library(run / "nowhere").names() == []
+
+
+def test_rows_are_filtered_by_what_became_of_them(run: Path, studio: Studio) -> None:
+    library = Library(run / "runs")
+    mine = library.run("mine.jsonl")
+    parts = [chosen_rows(mine, "patchcleanser", fate) for fate in FATES]
+    assert sum(map(len, parts)) == len(chosen_rows(mine, "patchcleanser", ALL)) == len(mine.rows)
+    for wrong in (("nobody", ALL), ("patchcleanser", "odd")):
+        with pytest.raises(UsageError, match="expected"):
+            chosen_rows(mine, *wrong)
+    table = rows_table(mine, mine.rows, "patchcleanser", library.album(studio.card("little").classes))
+    assert table.count("<tr>") == 1 + len(mine.rows)
+    assert "patchcleanser" in summary(mine)
+
+
+def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio) -> None:
+    names = [str(row["image"]) for row in Library(run / "runs").run("mine.jsonl").rows]
+    told: Any = ("mine.jsonl", names[0], "patchcleanser", None)
+    assert "start the page with --photos" in photo_votes(studio, Library(run / "runs"), *told)
+    page = photo_votes(studio, Library(run / "runs", str(run / "photos")), *told)
+    assert "The model answers here as it did in that run." in page
+    assert page.count("cm-vote") >= 36
+    with pytest.raises(UsageError, match="expected a photo"):
+        photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_guarantee_is_stated_where_it_is_proved_and_nowhere_else(studio: Studio, rule: str) -> None:
+    """In the words of the page, the colour of its badge and what its file is called."""
+    for name in EXAMPLES:
+        one = study(studio, example(name), asked(rule))
+        page, kind = str(found(one)), one.defence.guarantee
+        proved = one.explanation.certificate.holds and kind in (Guarantee.RECOVERY, Guarantee.DETECTION)
+        promised = "whatever the patch shows" in page
+        assert promised == ("The certificate as a file" in page) == proved
+        assert (f">certified {kind.value}<" in page) == (proved and not one.explanation.alert)
+        assert ("cm-badge cm-proved" in page) == (proved and not one.explanation.alert)
+        if kind is not Guarantee.DETECTION:
+            assert "certified detection" not in page
+        if kind is not Guarantee.RECOVERY:
+            assert "certified recovery" not in page
+        if promised:
+            assert f"If this photo is clean and shows {one.name}: " in page
+
+
+def test_what_a_patch_changed_is_told_beside_what_was_said_before(studio: Studio) -> None:
+    one = patched(studio, example("cat"), asked(), Wish("network"))
+    names = studio.classifier("little").class_names
+    for answer, card in zip(one.answers, str(confronted(one)).split("<section")[1:], strict=True):
+        before, after = names[answer.clean.label], names[answer.patched.label]
+        assert f"Without the patch: {before}" in card
+        assert (f"(says {after})" if answer.patched.alert else f"<strong>{after}</strong>") in card
+        same = answer.clean.label == answer.patched.label
+        said = "ALERT" if answer.patched.alert else "not changed" if same else "changed by the patch"
+        assert f">{said}</span>" in card
+        proved = bool(answer.clean.certified) and answer.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)
+        assert ("whatever such a patch shows" in card) == proved
+
+
+def test_a_photo_that_is_gone_is_asked_for_again() -> None:
+    mine = Photo("mine", b"...")
+    assert chosen_photo("cup", mine) == example("cup")
+    assert chosen_photo(None, mine) is mine
+    with pytest.raises(UsageError, match="upload it again"):
+        chosen_photo(None, None)
+
+
+def test_people_are_shown_the_part_of_the_photo_that_the_model_sees(studio: Studio) -> None:
+    """Made smaller, the sharp picture is the model's input, up to what resizing twice does."""
+    seen, sharp = studio.seen(example("rocket"), "little"), studio.sharp(example("rocket"), "little")
+    assert (seen.size, sharp.size) == ((32, 32), (256, 256))
+    small = to_tensor(sharp.resize((32, 32), Image.Resampling.BICUBIC))
+    assert float((small - to_tensor(seen)).abs().mean()) < 0.01
+
+
+def test_bombs_are_refused_by_a_process_that_may_die(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that somebody brings is opened here; what breaks a decoder breaks it alone, and the next one is there."""
+
+    def opened_here(*_: Any, **__: Any) -> None:
+        raise AssertionError("expected a photo to be opened elsewhere, got it here")
+
+    monkeypatch.setattr(Image, "open", opened_here)
+    assert studio.seen(example("cat"), "little").size == (32, 32)
+    for decoder in studio.lab._decoders.values():
+        decoder.kill()
+    with pytest.raises(RefusedError, match="pixels"):
+        studio.seen(Photo("bomb", squeezed_png(20_000)), "little")
+    assert studio.seen(example("cup"), "little").size == (32, 32)
+
+
+def test_a_studio_that_is_closed_leaves_no_process(little_model: Path) -> None:
+    with open_studio(little_model, LIMITS) as own:
+        for side in (5, 6, 7, 8, 9):
+            own.lab.developed(example("cat"), Framing(), (side, side))
+        processes = [decoder._process for decoder in own.lab._decoders.values()]
+        assert len(processes) == KEPT_DECODERS
+    assert all(process is not None and process.poll() is not None for process in processes)
+    with pytest.raises(UsageError, match="one that ends"):
+        own.seen(example("cat"), "little")
+
+
+def squeezed_png(side: int) -> bytes:
+    """A picture of one colour with so many pixels a side, which is a small file."""
+    out = BytesIO()
+    Image.new("1", (side, side)).save(out, "PNG")
+    return out.getvalue()
+
+
+def test_no_name_becomes_markup(studio: Studio) -> None:
+    photo = Photo("<script>alert(1)</script>", example("cat").content)
+    assert "<script" not in found(study(studio, photo, asked()))
+
+
+@pytest.fixture
+def client(studio: Studio, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """The page, with a network that has nobody but this machine in it."""
+    connect = socket.socket.connect
+
+    def at_home(line: socket.socket, address: Any) -> None:
+        assert isinstance(address, (str, bytes)) or address[0] in ("127.0.0.1", "::1"), address
+        connect(line, address)
+
+    monkeypatch.setattr(socket.socket, "connect", at_home)
+    with TestClient(page_app(studio, Library(run / "runs"), tmp_path), base_url="http://127.0.0.1:7860") as found:
+        yield found
+
+
+def test_the_page_names_no_other_address(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-security-policy"] == POLICY
+    config = client.get("/config").json()
+    assert config["analytics_enabled"] is False
+    assert not config.get("is_space")
+    assert "https://fonts" not in page.text + json.dumps(config)
+    assert client.get("/gradio_api/info").json() == {"named_endpoints": {}, "unnamed_endpoints": {}}
+
+
+def test_files_are_not_given_out(client: TestClient, run: Path) -> None:
+    for path in (
+        "/etc/passwd",
+        run / "secret.jsonl",
+        run / "runs" / "mine.jsonl",
+        "../pyproject.toml",
+        "pyproject.toml",
+    ):
+        assert client.get(f"/gradio_api/file={path}").status_code == 404
+        assert client.get(f"/gradio_api/file/{path}").status_code == 404
+    own = client.post("/gradio_api/upload", files={"files": ("cat.jpg", example("cat").content)}).json()[0]
+    assert Path(own).is_file()
+    assert client.get(f"/gradio_api/file={own}").status_code == 404
+
+
+def test_doors_that_the_page_does_not_need_are_shut(client: TestClient) -> None:
+    """Of all that Gradio would answer, only what is listed is reached, whatever the method."""
+    for path in SHUT:
+        for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+            answer = client.request(method, path, json={"data": []})
+            assert answer.status_code == 404, (method, path)
+            assert answer.headers["content-security-policy"] == POLICY
+
+
+def test_pages_of_others_cannot_use_this_one(client: TestClient) -> None:
+    """Neither by a name that leads here, nor from another page in the same browser."""
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:7860", "evil@127.0.0.1"):
+        assert client.get("/", headers={"host": host}).status_code == 403
+    for host in ("127.0.0.1", "localhost:7860", "[::1]:7860"):
+        assert client.get("/", headers={"host": host}).status_code == 200
+    photo = {"files": ("cat.jpg", example("cat").content)}
+    for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        assert client.post("/gradio_api/upload", files=photo, headers={"sec-fetch-site": site}).status_code == code
+
+
+def test_only_what_was_uploaded_is_read(client: TestClient, run: Path, tmp_path: Path) -> None:
+    """Somebody who writes requests by hand names a file of this machine, or an address, as what they uploaded."""
+    config = client.get("/config").json()
+    (upload,) = [part["id"] for part in config["components"] if part["props"].get("elem_id") == "photo"]
+    (number,) = [one["id"] for one in config["dependencies"] if [upload, "upload"] in one["targets"]]
+    own = client.post("/gradio_api/upload", files={"files": ("cat.jpg", example("cat").content)}).json()[0]
+
+    def join(path: str, model: Any = "little") -> int:
+        photo = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        asked = {"data": [photo, model], "fn_index": number, "session_hash": "somebody"}
+        return client.post("/gradio_api/queue/join", json=asked).status_code
+
+    secret = run / "photos" / "cat" / "cat.jpg"
+    way_out = tmp_path / "way-out.jpg"
+    way_out.symlink_to(secret)
+    for path in (secret, f"{tmp_path}/../{secret}", way_out, "/etc/passwd", "", "\0", "http://127.0.0.1:1/cat.jpg"):
+        assert join(str(path)) == 403
+    assert join(own, [{"deep": {"path": str(secret)}}]) == 403
+    assert client.post("/gradio_api/queue/join", content=b"[" * 10_000).status_code == 400
+    assert client.post("/gradio_api/queue/join", content=bytes(2**20 + 1)).status_code == 413
+    assert join(own) == 200
+    said = client.get("/gradio_api/queue/data?session_hash=somebody").text
+    (done,) = [line for line in said.splitlines() if "process_completed" in line]
+    assert json.loads(done.removeprefix("data: "))["success"] is True
+
+
+def test_uploads_have_a_place_of_their_own_that_can_be_full(client: TestClient, tmp_path: Path) -> None:
+    def upload(content: bytes) -> int:
+        return client.post("/gradio_api/upload", files={"files": ("photo.png", content)}).status_code
+
+    assert upload(b"small") == 200
+    assert any(path.read_bytes() == b"small" for path in tmp_path.rglob("photo.png"))
+    assert upload(bytes(LIMITS.upload + 1)) == 413
+    several = [("files", (f"{n}.png", bytes(LIMITS.upload // 2))) for n in range(3)]
+    assert client.post("/gradio_api/upload", files=several).status_code == 413
+    assert client.post("/gradio_api/upload", content=iter([b"of", b"unknown", b"size"])).status_code == 411
+    (tmp_path / "others").write_bytes(bytes(KEPT * LIMITS.upload + 1))
+    assert upload(b"small") == 503
+
+
+def test_the_queue_is_bounded(client: TestClient, studio: Studio) -> None:
+    """While one question, which makes no sense, waits for the model, some more may wait, and others are sent away."""
+    config = client.get("/config").json()
+    (look,) = [part["id"] for part in config["components"] if part["props"].get("elem_id") == "look"]
+    (number,) = [one["id"] for one in config["dependencies"] if [look, "click"] in one["targets"]]
+    asked = {"data": ["cat", None, "little", 5, 2, "patchcleanser"], "fn_index": number}
+
+    def join(visitor: int) -> int:
+        told = {**asked, "session_hash": f"visitor{visitor}"}
+        return client.post("/gradio_api/queue/join", json=told).status_code
+
+    with studio.alone:
+        codes = [join(visitor) for visitor in range(LIMITS.queue + 3)]
+    assert codes.count(200) in (LIMITS.queue, LIMITS.queue + 1)
+    assert codes[-1] == 503
+    assert "expected" in client.get("/gradio_api/queue/data?session_hash=visitor0").text
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certmask("app", "--model", "nonsense", "--port", "0", code=1, cwd=tmp_path)
+    monkeypatch.setattr("certmask.app.find_spec", lambda package: None)
+    with pytest.raises(CertmaskError, match=r"expected the package gradio, got none: pip install 'certmask\[app\]'"):
+        check_installed()
