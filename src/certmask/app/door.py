@@ -75,7 +75,8 @@ class Door:
                 await _drain(receive)
             await _refused(send, refusal)
             return
-        await self._app(scope, receive, send)
+        with suppress(asyncio.CancelledError):  # a page that is open at the end, whose answers have none
+            await self._app(scope, receive, send)
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a file in whole, while there is room for it."""
