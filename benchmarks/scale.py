@@ -110,10 +110,10 @@ def watched(data: Path, out: Path, *options: str, threads: int = 1, workers: int
     seconds = time.perf_counter() - start
     if process.returncode:
         raise SystemExit(process.stdout.read() if process.stdout else "")
-    rows = read_results(out)[1]
-    working = (moments[-1][0] - moments[0][0]) * len(rows) / (moments[-1][1] - _done(moments, workers))
+    found = read_results(out)[1]
+    working = (moments[-1][0] - moments[0][0]) * len(found) / (moments[-1][1] - _done(moments, workers))
     return {
-        "photos": len(rows), "passes": sum(row["passes"] for row in rows), "seconds": seconds,
+        "photos": len(found), "passes": sum(row["passes"] for row in found), "seconds": seconds,
         "working_seconds": working, "load": os.getloadavg()[0], "driver_memory": memory[:: max(len(memory) // 40, 1)],
     }  # fmt: skip
 

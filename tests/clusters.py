@@ -34,7 +34,7 @@ Image.register_open("CRASH", None, lambda prefix: prefix.startswith({CRASHING[:5
 def small_graph(folder: Path) -> Path:
     """A classifier of CIFAR-10's classes as an ONNX graph, loaded in half of the time that timm takes."""
     graph = graphs.model(images=("n", 3, 32, 32), logits=("n", len(CIFAR10)), classes=len(CIFAR10))
-    return graphs.written(folder, graph, {**graphs.CARD, "classes": list(CIFAR10)})
+    return Path(graphs.written(folder, graph, {**graphs.CARD, "classes": list(CIFAR10)}))
 
 
 def crashing_decoder(folder: Path) -> Path:
