@@ -6,6 +6,7 @@ import gc
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from PIL import Image
@@ -15,6 +16,8 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start, too: each worker has one core
 os.environ["COLUMNS"] = "160"  # the console takes its width when it is first imported, by whichever test that is
 
+hypothesis.settings.register_profile("patient", deadline=None)  # how busy a machine is says nothing about certmask
+hypothesis.settings.load_profile("patient")
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 """Determinism is tested on every device there is."""
