@@ -116,8 +116,10 @@ def test_the_wheel_answers_in_an_empty_environment(environment: Path, tmp_path: 
     assert Path(where.strip()).is_relative_to(environment.parent)
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "photo.png")
-    model = ("--model", "resnet26-cifar10", "--rule", "zoom-detection", "--backend", "torch", "--margin", "0")
-    assert '"label"' in run(environment, tmp_path, "certmask", "predict", "photo.png", *model, "--json")
+    model = ("--model", "resnet26-cifar10", "--rule", "zoom-detection", "--backend", "torch", "--precision", "fp32")
+    assert '"label"' in run(
+        environment, tmp_path, "certmask", "predict", "photo.png", *model, "--batch", "2", "--margin", "0", "--json"
+    )
 
 
 def test_one_version_everywhere() -> None:
