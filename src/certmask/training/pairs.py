@@ -84,7 +84,7 @@ class Recall:
 
     def remember(self, photos: Tensor, mirrored: Tensor, pairs: Tensor, losses: Tensor) -> None:
         """How hard pairs ``[times × photos, 2]`` were; what comes later in the list is remembered later."""
-        for now, loss in zip(pairs.split(len(photos)), losses.split(len(photos)), strict=True):
+        for now, loss in zip(torch.split(pairs, len(photos)), torch.split(losses, len(photos)), strict=True):
             own = torch.where(mirrored[:, None], self.mirror[now], now)
             at = photos[:, None].expand_as(own)
             self.losses[at, own] = self.KEPT * self.losses[at, own] + (1 - self.KEPT) * loss[:, None]
