@@ -135,6 +135,16 @@ def test_a_run_goes_on_with_the_other_engine(
     assert same(path, plain)
 
 
+def test_workers_of_torch_write_the_same_file(cluster: Any, folder: Path, little_model: Path, tmp_path: Path) -> None:
+    """A thread of its own computes there, with other switches than a main thread has."""
+    rules = ["--rule", "jury-recovery", "--rule", "zoom", "--batch", "8", "--backend", "torch", "--images", "12"]
+    options = ["--model", str(little_model), "--patch", "5", *rules]
+    here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
+    certmask("certify", folder, *options, "--out", here)
+    certmask("certify", folder, *options, *on_ray(cluster), "--out", there)
+    assert same(there, here)
+
+
 def test_a_finished_photo_that_was_changed_is_refused(
     cluster: Any, folder: Path, options: list[str], plain: Path, tmp_path: Path
 ) -> None:

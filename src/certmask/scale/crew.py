@@ -20,21 +20,22 @@ from certmask.scale.worker import Orders, Worker
 AT_HAND = 2
 """Blocks that a worker has at a time: one in work, and one that is read meanwhile."""
 CRASHES = 3
-"""Workers that may die in a row before they have loaded the model."""
+"""Workers that may die in a row in one place before they have begun."""
 
 
 @dataclass(eq=False)
 class Block:
-    """Photos that a worker takes at a time, as it takes them, and how often a worker was lost over them."""
+    """Photos that a worker takes at a time, and how often a worker was lost over them, which may be ``most`` times."""
 
     samples: Sequence[Sample]
-    packed: bytes
+    most: int
     lost: int = 0
 
-    @property
-    def most(self) -> int:
-        """How often that may be: once together, then until every photo is set aside; and a few times more."""
-        return 1 + RETRIES * len(self.samples) + CRASHES
+    def packed(self) -> bytes:
+        """Also where the reader of a photo was defined in a notebook."""
+        from ray import cloudpickle
+
+        return cloudpickle.dumps(list(self.samples))  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
@@ -45,6 +46,8 @@ class Member:
     asked: dict[Any, Block | None] = field(default_factory=dict)
     set_up: bool = False
     begun: bool = False
+    crashes: int = 0
+    """Workers that died in its place, one after the other, before they had begun."""
 
 
 class Crew:
@@ -56,7 +59,6 @@ class Crew:
         self._actor = ray.remote(Worker).options(**needs)
         self._given = ray.put(setting), workplace, self._record
         self._orders: Any = None
-        self._crashes = 0
         self._members = [self._started() for _ in range(size)]
 
     def __enter__(self) -> Crew:
@@ -70,16 +72,18 @@ class Crew:
 
     def survey(self, *arguments: Any) -> Survey:
         """What the first worker that has loaded the model finds out; another one does it should that one die."""
+        reason = ""
         for _ in range(RETRIES * MARGIN_PHOTOS + CRASHES):
             while not (able := [member for member in self._members if member.set_up]):
                 self._heard(deque())
             try:
                 found: Survey = self._told(able[0].handle.survey.remote(*arguments))
-            except self._ray.exceptions.RayError as error:
-                self._replace(able[0], error)
+            except self._gone as error:
+                reason = why(error)
+                self._replace(able[0], crashes=0)
             else:
                 return found
-        raise CertmaskError("expected to try the model with some of the photos, got a worker that crashed each time")
+        raise CertmaskError(f"expected to try the model with some photos, got a worker that died each time: {reason}")
 
     def begin(self, orders: Orders) -> None:
         """Give every worker its orders, also those that come later."""
@@ -88,9 +92,12 @@ class Crew:
             if member.set_up:
                 self._ask(member, "begin", self._orders)
 
-    def each(self, method: str, samples: Sequence[Sample], size: int) -> Iterator[Any]:
-        """What workers answer about the samples, so many at a time, in the order in which it is ready."""
-        waiting = deque(_blocks(samples, size))
+    def each(self, method: str, samples: Sequence[Sample], size: int, retries: int = 0) -> Iterator[Any]:
+        """What workers answer about the samples, so many at a time, in the order in which it is ready.
+
+        So many workers may be lost over a block for each of its photos: what it takes to set all of them aside.
+        """
+        waiting = deque(_blocks(samples, size, retries))
         while waiting or any(block for member in self._members for block in member.asked.values()):
             self._hand_out(method, waiting)
             answer = self._heard(waiting)
@@ -101,9 +108,10 @@ class Crew:
         """A block for everybody who has none, and the next one while there are enough of them."""
         for count in range(AT_HAND):
             for member in self._members:
-                if member.begun and len(member.asked) == count and len(waiting) > count * len(self._members):
+                free = member.begun and len(member.asked) == count and len(waiting) > count * len(self._members)
+                if free and not (count and _suspect(waiting[0], *member.asked.values())):
                     block = waiting.popleft()
-                    self._ask(member, method, block.packed, block=block)
+                    self._ask(member, method, block.packed(), block=block)
 
     def _heard(self, waiting: deque[Block]) -> Any:
         """Wait until somebody answers; what it says of a block, and None where it was about no photos, or died."""
@@ -112,7 +120,7 @@ class Crew:
         member = asked[call]
         try:
             answer = self._told(call)
-        except self._ray.exceptions.RayError as error:
+        except self._gone as error:
             waiting.extendleft(reversed(self._lost(member, error)))
             return None
         if member.asked.pop(call) is not None:
@@ -132,10 +140,20 @@ class Crew:
                     f"expected Ray to go on, got {first_line(error.cause)}; the same command continues"
                 ) from None
             raise RuntimeError(str(error)) from error
+        except self._gone:
+            raise
+        except self._ray.exceptions.RayError as error:
+            raise CertmaskError(f"expected an answer of a worker, got {first_line(error)}") from error
+
+    @property
+    def _gone(self) -> tuple[type[Exception], ...]:
+        """What Ray says where a worker, its node or its answer is gone."""
+        known = self._ray.exceptions
+        workers = known.RayActorError, known.WorkerCrashedError, known.OutOfMemoryError
+        return *workers, known.NodeDiedError, known.ObjectLostError
 
     def _promote(self, member: Member) -> None:
         """The next step of a worker that has done what it was asked: model, orders, photos."""
-        self._crashes = 0
         member.begun, member.set_up = member.set_up, True
         if not member.begun and self._orders is not None:
             self._ask(member, "begin", self._orders)
@@ -150,31 +168,42 @@ class Crew:
 
     def _lost(self, member: Member, error: Exception) -> list[Block]:
         """Begin another worker for one that died; returns what it had not done."""
-        self._replace(member, error)
+        crashes = 0 if member.begun else member.crashes + 1
+        if crashes > CRASHES:
+            raise CertmaskError(f"expected to set up a worker, got one that died each time: {why(error)}")
+        self._replace(member, crashes)
         blocks = [block for block in member.asked.values() if block is not None]
         for block in blocks:
             block.lost += 1
             if block.lost > block.most:
-                first = block.samples[0].name
-                raise CertmaskError(f"expected the photos from {first} on to be done, got {block.lost} dead workers")
+                told = f"got {block.lost} dead workers, the last one so: {why(error)}"
+                raise CertmaskError(f"expected the photos from {block.samples[0].name} on to be done, {told}")
         return blocks
 
-    def _replace(self, member: Member, error: Exception) -> None:
-        self._crashes += not member.set_up
-        if self._crashes > CRASHES:
-            raise CertmaskError(f"expected to set up a worker, got one that died each time: {first_line(error)}")
+    def _replace(self, member: Member, crashes: int) -> None:
         self._dismiss(member)
-        self._members[self._members.index(member)] = self._started()
+        self._members[self._members.index(member)] = fresh = self._started()
+        fresh.crashes = crashes
 
     def _dismiss(self, member: Member) -> None:
         with suppress(self._ray.exceptions.RayError):
             self._ray.kill(member.handle)
 
 
-def _blocks(samples: Sequence[Sample], size: int) -> Iterator[Block]:
-    """Also where the reader of a photo was defined in a notebook."""
-    from ray import cloudpickle
-
+def _blocks(samples: Sequence[Sample], size: int, retries: int) -> Iterator[Block]:
     for begin in range(0, len(samples), size):
-        part = list(samples[begin : begin + size])
-        yield Block(part, cloudpickle.dumps(part))
+        part = samples[begin : begin + size]
+        yield Block(part, 1 + retries * len(part) + CRASHES)
+
+
+def _suspect(*blocks: Block | None) -> bool:
+    """Whether a worker was lost over one of them: it then has no neighbour, which would be blamed for it."""
+    return any(block is not None and block.lost for block in blocks)
+
+
+def why(error: Exception) -> str:
+    """The reason in what Ray says of a worker that died, whose first line is the same for all reasons."""
+    lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip() and not line.startswith("\t")]
+    if not lines:
+        return first_line(error)
+    return (lines[-1] if getattr(error, "actor_init_failed", False) else lines[0])[:200]

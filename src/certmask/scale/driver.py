@@ -21,6 +21,7 @@ from certmask.defences import PhotoDefence
 from certmask.errors import ChangedModelError, ResultsError
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import check_begun
+from certmask.scale.attempts import RETRIES
 from certmask.scale.crew import Crew
 from certmask.scale.photos import block_size
 from certmask.scale.pool import Pool, connected, import_ray
@@ -70,7 +71,7 @@ def certify_on_ray(
     workplace = Workplace(Path.cwd(), pool.threads)
     before, done = _begun(path)
     with connected(pool) as fitted:
-        size = _crew_size(len(dataset) - done, fitted)
+        size = _crew_size(len(dataset) - done, done, fitted)
         with Crew(ray, fitted, size, setting, workplace) as crew:
             some = (dataset if margin_photos is None else margin_photos).spread(MARGIN_PHOTOS)
             found = crew.survey(margin, some, before, str(path))
@@ -97,9 +98,10 @@ def _begun(path: Path) -> tuple[Row, int]:
     return header, len(rows)
 
 
-def _crew_size(photos: int, pool: Pool) -> int:
-    """Workers that have something to do."""
-    return max(min(pool.workers or 1, -(-photos // _block_size(photos, pool))), 1)
+def _crew_size(photos: int, done: int, pool: Pool) -> int:
+    """Workers that have something to do: photos to certify, or finished ones to read again."""
+    blocks = max(-(-photos // _block_size(photos, pool)), -(-done // MOST["cuda"]))
+    return max(min(pool.workers or 1, blocks), 1)
 
 
 def _block_size(photos: int, pool: Pool) -> int:
@@ -123,10 +125,14 @@ def _left(crew: Crew, dataset: Dataset, results: ResultsFile, found: Survey) -> 
 
 
 def _written(crew: Crew, pool: Pool, left: Dataset, results: ResultsFile, report: Progress) -> dict[str, str]:
-    """Write the rows of these photos as they come; returns the photos that were set aside."""
-    set_aside = dict[str, str]()
-    for records in crew.each("rows", left.samples, _block_size(len(left), pool)):
+    """Write the rows of these photos as they come, each once; returns the photos that were set aside."""
+    set_aside, waiting = dict[str, str](), {sample.name for sample in left.samples}
+    for records in crew.each("rows", left.samples, _block_size(len(left), pool), RETRIES):
         for record in records:
+            name = record["row"]["image"] if "row" in record else record["failed"]
+            if name not in waiting:
+                raise ResultsError(f"expected each photo of {results.path} once, got {name} again")
+            waiting.remove(name)
             if "row" in record:
                 results.write(record["row"], keep=False)
                 report("passes", record["row"]["passes"])
@@ -135,4 +141,6 @@ def _written(crew: Crew, pool: Pool, left: Dataset, results: ResultsFile, report
                 set_aside[record["failed"]] = record["error"]
                 results.set_aside(record["failed"], record["error"])
             report("images", 1)
+    if waiting:
+        raise ResultsError(f"expected a row of every photo, got none of {len(waiting)}, {min(waiting)} among them")
     return set_aside
