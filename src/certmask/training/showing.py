@@ -101,6 +101,9 @@ class Showing:
         return torch.rand(count, 3, 1, 1, generator=chance).to(self.fill.device)
 
     def remember(self, lesson: Lesson, pairs: Tensor | None, losses: Tensor) -> None:
-        """How hard the views were, where that is recalled; ``losses`` of more than the masked views are passed over."""
+        """How hard the views were, where that is recalled, beside what was tried for them.
+
+        ``losses`` of more than the masked views are passed over.
+        """
         if self.recall is not None and pairs is not None:
             self.recall.remember(lesson.photos, lesson.mirrored, pairs, losses[: len(pairs)])
