@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from PIL import Image
 
 from certmask.app import check_installed
 from certmask.app.confrontation import confronted
-from certmask.app.door import KEPT, POLICY
+from certmask.app.door import CACHE, KEPT, POLICY
 from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
 from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_table, summary
 from certmask.app.findings import found
@@ -263,6 +265,24 @@ def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio
         photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
 
 
+@pytest.mark.parametrize("changed", ["weights_sha256", "fingerprint", "batch"])
+def test_no_guarantee_is_stated_for_another_function_than_that_of_the_run(
+    run: Path, studio: Studio, tmp_path: Path, changed: str
+) -> None:
+    """Neither where weights, batch or behaviour are others, nor where nobody knows whether they are."""
+    header, *rows = (run / "runs" / "mine.jsonl").read_text().splitlines()
+    told = json.loads(header)
+    told["model"][changed] = {"weights_sha256": "0" * 64, "fingerprint": None, "batch": 999}[changed]
+    (tmp_path / "other.jsonl").write_text("\n".join([json.dumps(told), *rows]) + "\n")
+    library = Library(tmp_path, str(run / "photos"))
+    name = str(library.run("other.jsonl").rows[0]["image"])
+    page = photo_votes(studio, library, "other.jsonl", name, "patchcleanser", None)
+    assert page.count("cm-vote") >= 36
+    assert "No guarantee is stated here." in page
+    for word in ("as it did in that run.", "as a file", "cm-badge", "whatever the patch shows"):
+        assert word not in page
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_guarantee_is_stated_where_it_is_proved_and_nowhere_else(studio: Studio, rule: str) -> None:
     """In the words of the page, the colour of its badge and what its file is called."""
@@ -446,8 +466,26 @@ def test_uploads_have_a_place_of_their_own_that_can_be_full(client: TestClient, 
     several = [("files", (f"{n}.png", bytes(LIMITS.upload // 2))) for n in range(3)]
     assert client.post("/gradio_api/upload", files=several).status_code == 413
     assert client.post("/gradio_api/upload", content=iter([b"of", b"unknown", b"size"])).status_code == 411
+    few = [("files", (f"{n}.png", b"small")) for n in range(2)]
+    assert client.post("/gradio_api/upload", files=few).status_code == 400
     (tmp_path / "others").write_bytes(bytes(KEPT * LIMITS.upload + 1))
     assert upload(b"small") == 503
+
+
+def test_folders_of_deleted_uploads_shut_nobody_out(client: TestClient, tmp_path: Path) -> None:
+    """Gradio makes a folder for each upload and leaves it there, empty, once the upload is deleted."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new, *(tmp_path / str(number) for number in range(KEPT * LIMITS.upload // 4096))):
+        folder.mkdir()
+    os.utime(old, (0, time() - CACHE[1] - 1))
+    assert client.post("/gradio_api/upload", files={"files": ("photo.png", b"small")}).status_code == 200
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_small_uploads_take_as_much_room_as_on_disk(client: TestClient, tmp_path: Path) -> None:
+    for number in range(KEPT * LIMITS.upload // 4096):
+        (tmp_path / str(number)).write_bytes(b"")
+    assert client.post("/gradio_api/upload", files={"files": ("photo.png", b"small")}).status_code == 503
 
 
 def test_the_queue_is_bounded(client: TestClient, studio: Studio) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from certmask.app.door import CACHE
 from certmask.app.examples import EXAMPLES, Photo
 from certmask.app.findings import notice
 from certmask.app.studio import MOST_PATCHES, RULES, Question, Studio, Tell
@@ -19,8 +20,8 @@ from certmask.rules.registry import listed
 
 STARTS = {"resnet26-cifar10": 11}
 """The side of the patch that the page starts with, where one of the default size fools nobody."""
-UPLOADED, CACHE = "your photo", (600, 1800)
-"""What an upload is called; how often old ones are deleted, and how old they are then, in seconds."""
+UPLOADED = "your photo"
+"""What an upload is called."""
 PROGRESS = gr.Progress()
 """Gradio puts each visitor's own in its place."""
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

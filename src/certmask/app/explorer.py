@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from certmask.app.findings import found
-from certmask.app.studio import Meter, Studio, Tell, bench_of
+from certmask.app.studio import Bench, Meter, Studio, Tell, bench_of
 from certmask.app.study import looked_at
 from certmask.certificate import NO_CLASS
 from certmask.data import Sample, load_dataset
 from certmask.defences import MaskedDefence, defence_from
 from certmask.errors import ResultsError, UsageError
-from certmask.function import check_behaviour
+from certmask.function import check_function
 from certmask.report.gallery import FATES, Album, fate, seen_photo, verdict
 from certmask.report.markup import Markup, joined, tag
 from certmask.report.reasons import level_masks, shortfall, weak_point
@@ -161,11 +161,19 @@ def _again(studio: Studio, run: Run, row: Row, defence: MaskedDefence, album: Al
     with studio.alone:
         bench = bench_of(studio.classifier(run.model["name"], run.model.get("batch")), [defence])
         study = looked_at(bench, row["image"], (picture, picture), Meter(studio.limits, tell))
-        try:
-            check_behaviour(run.header, bench.engine, [defence.rule], run.name)
-            note = "The model answers here as it did in that run."
-        except ResultsError as error:
-            note = f"The votes below are made here and now, and may differ from those of the run: {error}."
+        alike, note = _alike(run, bench)
     label = row["defences"][defence.name]["label"]
     same = "" if study.explanation.label in (label, NO_CLASS) else " The answer is another one, too."
-    return joined(tag("p", f"{note}{same}", class_="cm-note"), found(study))
+    return joined(tag("p", f"{note}{same}", class_="cm-note"), found(study, promise=alike))
+
+
+def _alike(run: Run, bench: Bench) -> tuple[bool, str]:
+    """Whether the model is known to answer here as in a run, so that the run's margin holds, and a word on that."""
+    try:
+        notes = check_function(run.header, bench.engine, [bench.defences[0].rule], run.name)
+    except ResultsError as error:
+        return False, f"The votes below are made here and now, not by the function of that run: {error}."
+    told = f" What differs: {'; '.join(notes)}." if notes else ""
+    if run.model.get("fingerprint") is None:
+        return False, f"Whether the model answers here as it did in that run is not known.{told}"
+    return True, f"The model answers here as it did in that run.{told}"

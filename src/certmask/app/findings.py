@@ -15,9 +15,9 @@ SHOWN = 36
 """Masked pictures on the page; those that dissent come first."""
 
 
-def found(study: Study) -> Markup:
-    """Everything about a study."""
-    parts = (verdict(study), _claims(study), _levels(study), _votes(study))
+def found(study: Study, promise: bool = True) -> Markup:
+    """Everything about a study; without ``promise``, its answer and votes alone, and no word on what is proved."""
+    parts = (verdict(study) if promise else _answer(study), _claims(study), _levels(study), _votes(study))
     return tag("div", *parts, class_="cm")
 
 
@@ -52,6 +52,22 @@ def verdict(study: Study) -> Markup:
         tag("p", _known(study), class_="cm-note"),
         tag("p", f"{study.model}, {study.defence.name}; {took}. ", _download(study), class_="cm-note"),
         class_=f"cm-verdict cm-verdict-{tone}",
+        aria_label="answer",
+    )
+
+
+def _answer(study: Study) -> Markup:
+    """The answer of a model whose margin is not known to hold here."""
+    return tag(
+        "section",
+        tag("p", tag("strong", study.name, class_="cm-label")),
+        tag("p", "No guarantee is stated here.", class_="cm-guarantee"),
+        tag(
+            "p",
+            f"{study.model}, {study.defence.name}; {study.passes:,} passes, {study.seconds:.1f} s.",
+            class_="cm-note",
+        ),
+        class_="cm-verdict cm-verdict-unproved",
         aria_label="answer",
     )
 

@@ -12,8 +12,8 @@ import gradio as gr
 from fastapi import FastAPI
 
 from certmask.app.attack_tab import AttackTab
-from certmask.app.controls import CACHE, QUIET, Controls, start_of
-from certmask.app.door import Door
+from certmask.app.controls import QUIET, Controls, start_of
+from certmask.app.door import CACHE, Door
 from certmask.app.examples import EXAMPLES, example
 from certmask.app.explore_tab import ExploreTab
 from certmask.app.explorer import Library
