@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from time import time
@@ -18,7 +19,7 @@ from commands import certmask
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from certmask.app import check_installed
+from certmask.app import check_installed, patching
 from certmask.app.confrontation import confronted
 from certmask.app.door import CACHE, KEPT, POLICY
 from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
@@ -26,11 +27,12 @@ from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_t
 from certmask.app.findings import found
 from certmask.app.lab import KEPT as KEPT_DECODERS
 from certmask.app.page import page_app
-from certmask.app.patching import KINDS, Wish, compared, patched
+from certmask.app.patching import KINDS, Answered, Wish, compared, patched
 from certmask.app.studio import RULES, Meter, Question, Studio
 from certmask.app.study import price, study
 from certmask.certificate import Decision, Guarantee
 from certmask.data import Framing, to_tensor
+from certmask.defences import Outcome, examine
 from certmask.errors import CertmaskError, ResultsError, UsageError
 from certmask.report.gallery import FATES
 from certmask.service.limits import Limits, RefusedError
@@ -219,6 +221,58 @@ def test_four_answers_are_those_of_the_defences(studio: Studio) -> None:
         assert Decision(alone.label, alone.alert) == Decision(answer.patched.label, answer.patched.alert)
 
 
+def test_clean_photos_are_decided_as_by_examine(studio: Studio) -> None:
+    """Answers and certificates of all defences, from one run that asks for no vote twice."""
+    for rule in ("zoom", "hicert", "zoom-hicert", "minority-reports"):
+        one = patched(studio, example("cat"), asked(rule), Wish("noise"))
+        bench, label = studio.bench(asked(rule), compared(rule)), max(one.answers[-1].clean.label, 0)
+        (outcomes,) = examine(bench.engine, [to_tensor(one.clean)], [label], bench.defences)
+        for answer, outcome in zip(one.answers, outcomes.value, strict=True):
+            assert answer.clean == Decision(outcome.label, outcome.alert)
+            assert (answer.passed, answer.label) == (bool(outcome.certified), label)
+
+
+def test_an_attack_leads_away_from_the_answer_of_what_it_attacks(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from what recovery answers, which may be another class."""
+    real, other, labels = patching._decided, 3, []
+
+    def odd(*told: Any) -> Any:
+        found = real(*told)
+        return {**found, "published": (Decision(other), False), "undefended": (Decision(other), False)}
+
+    def seen(*told: Any) -> Any:
+        labels.append(told[3])
+        return to_tensor(studio.seen(example("cat"), "little")), (0, 0)
+
+    monkeypatch.setattr(patching, "_decided", odd)
+    monkeypatch.setattr(patching, "_optimized", seen)
+    for kind in ("network", "published"):
+        one = patched(studio, example("cat"), asked(), Wish(kind))
+        assert one.answers[-1].label == one.answers[-1].clean.label != other
+    assert labels == [other, other]
+
+
+def test_a_promise_is_about_the_class_that_was_certified(studio: Studio) -> None:
+    """A certified photo may raise an alert, and be called something else, while it is clean."""
+    said = Outcome(4, False, None, 0, 1, 0)
+    one = Answered("hicert", Guarantee.DETECTION, 4, True, Decision(7, alert=True), said)
+    assert one.certified
+    assert not one.broken
+    assert replace(one, label=7).broken
+    assert not replace(one, label=7, patched=replace(said, alert=True)).broken
+
+
+def test_two_patches_are_compared_without_the_published_rule(studio: Studio) -> None:
+    two = asked("zoom", 3, 2)
+    one = patched(studio, example("cat"), two, Wish("noise"))
+    assert [answer.rule for answer in one.answers] == ["undefended", "zoom-detection", "zoom"]
+    assert "The published rule knows one patch only" in confronted(one)
+    with pytest.raises(UsageError, match="expected one patch at once"):
+        patched(studio, example("cat"), two, Wish("published"))
+
+
 def test_a_wish_that_makes_no_sense_is_refused(studio: Studio) -> None:
     for wish in (Wish("sticker", (0, 0)), Wish("magic"), Wish("noise", (28, 28)), Wish("noise", (-1, 0))):
         with pytest.raises(CertmaskError, match="expected"):
@@ -260,6 +314,7 @@ def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio
     assert "start the page with --photos" in photo_votes(studio, Library(run / "runs"), *told)
     page = photo_votes(studio, Library(run / "runs", str(run / "photos")), *told)
     assert "The model answers here as it did in that run." in page
+    assert "The file says of patchcleanser: " in page
     assert page.count("cm-vote") >= 36
     with pytest.raises(UsageError, match="expected a photo"):
         photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
@@ -312,8 +367,10 @@ def test_what_a_patch_changed_is_told_beside_what_was_said_before(studio: Studio
         same = answer.clean.label == answer.patched.label
         said = "ALERT" if answer.patched.alert else "not changed" if same else "changed by the patch"
         assert f">{said}</span>" in card
-        proved = bool(answer.clean.certified) and answer.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)
+        proved = answer.passed and answer.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)
         assert ("whatever such a patch shows" in card) == proved
+        assert (f"it says {names[answer.label]}" in card) == proved
+    assert "made against the model alone" in confronted(one)
 
 
 def test_a_photo_that_is_gone_is_asked_for_again() -> None:
@@ -486,6 +543,26 @@ def test_small_uploads_take_as_much_room_as_on_disk(client: TestClient, tmp_path
     for number in range(KEPT * LIMITS.upload // 4096):
         (tmp_path / str(number)).write_bytes(b"")
     assert client.post("/gradio_api/upload", files={"files": ("photo.png", b"small")}).status_code == 503
+
+
+def test_results_go_with_the_settings_that_they_are_about(client: TestClient) -> None:
+    """Every control that changes the question empties what was said about the last one."""
+    config = client.get("/config").json()
+    parts = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
+
+    def empties(control: str, result: str) -> bool:
+        return any(
+            [parts[control], "change"] in one["targets"] and one["outputs"] == [parts[result]]
+            for one in config["dependencies"]
+        )
+
+    question = ("model", "rule", "side", "count")
+    for result, controls in {
+        "result": question,
+        "attacked": (*question, "kind", "sticker", "free", "top", "left"),
+        "photo-votes": ("run-defence", "fate", "image"),
+    }.items():
+        assert [name for name in controls if not empties(name, result)] == []
 
 
 def test_the_queue_is_bounded(client: TestClient, studio: Studio) -> None:

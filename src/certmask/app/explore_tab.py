@@ -43,6 +43,8 @@ class ExploreTab:
         opened.success(self._filtered, chosen, left, **QUIET)
         for part in (self.defence, self.fate):
             part.input(self._filtered, chosen, left, **QUIET)
+        for part in (self.defence, self.fate, self.image):
+            part.change(lambda: "", None, self.result, **QUIET)
         asked = [self.file, self.defence, self.image]
         self.button.click(answered(self._votes), asked, self.result, show_progress="full", **QUEUED)
 

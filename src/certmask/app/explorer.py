@@ -126,7 +126,7 @@ def photo_votes(studio: Studio, library: Library, name: str, image: str, defence
     if row is None:
         raise UsageError(f"expected a photo of {run.name}, got {image!r}")
     album = library.album(class_names(studio, run))
-    recorded = tag("p", f"The file says: {_recorded(run, row, defence, album)}.")
+    recorded = tag("p", f"The file says of {defence}: {_recorded(run, row, defence, album)}.")
     missing = _missing(studio, library, run, row, album)
     if missing:
         return tag("div", tag("h3", image), recorded, tag("p", missing, class_="cm-note"), class_="cm")
