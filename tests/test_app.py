@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,11 +20,12 @@ from commands import certmask
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from certmask.app import check_installed, patching
+from certmask.app import check_installed, explorer, patching
 from certmask.app.confrontation import confronted
+from certmask.app.controls import answered
 from certmask.app.door import CACHE, KEPT, POLICY
 from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
-from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_table, summary
+from certmask.app.explorer import ALL, Library, chosen_rows, class_names, photo_votes, rows_table, summary
 from certmask.app.findings import found
 from certmask.app.lab import KEPT as KEPT_DECODERS
 from certmask.app.page import page_app
@@ -34,7 +36,8 @@ from certmask.certificate import Decision, Guarantee
 from certmask.data import Framing, to_tensor
 from certmask.defences import Outcome, examine
 from certmask.errors import CertmaskError, ResultsError, UsageError
-from certmask.report.gallery import FATES
+from certmask.report.gallery import FATES, Album
+from certmask.rules.jury_hicert import JuryHiCert
 from certmask.service.limits import Limits, RefusedError
 
 API = "/gradio_api/"
@@ -160,8 +163,8 @@ def test_masked_views_are_what_the_model_saw(studio: Studio) -> None:
     one = study(studio, example("rocket"), asked("patchcleanser"))
     classifier = studio.classifier("little")
     assert len(one.views) == 36
-    for view in one.views:
-        hidden = (to_tensor(view.picture) - to_tensor(one.picture)).abs().amax(dim=0) > 0
+    for view, picture in zip(one.views, one.masked, strict=True):
+        hidden = (to_tensor(picture) - to_tensor(one.picture)).abs().amax(dim=0) > 0
         rows, columns = (torch.nonzero(hidden.any(dim=axis))[:, 0] for axis in (1, 0))
         mask = one.defence.cover.masks[view.mask]
         (top, bottom), (left, right) = mask.rows((32, 32))[0], mask.columns((32, 32))[0]
@@ -173,6 +176,29 @@ def test_masked_views_are_what_the_model_saw(studio: Studio) -> None:
     order = [view.dissents for view in one.views]
     assert order == sorted(order, reverse=True)
     assert str(found(one)).count("cm-dissent") == sum(order)
+
+
+def test_only_pictures_that_are_shown_are_made(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All masks are counted, and a few are drawn."""
+    monkeypatch.setattr("certmask.app.study.SHOWN", 5)
+    one = study(studio, example("rocket"), asked("patchcleanser"))
+    assert (len(one.views), len(one.masked)) == (36, 5)
+    assert str(found(one)).count("<figcaption><b>") == 5
+    assert "36 masks voted" in found(one)
+
+
+def test_places_in_doubt_are_not_called_settled(studio: Studio) -> None:
+    """HiCert wants a lead at the last level, too; other rules take any there."""
+    told = 0
+    for name in EXAMPLES:
+        one = study(studio, example(name), asked("zoom-hicert"))
+        last, rule = len(one.defence.cover.levels) - 1, one.defence.rule
+        assert isinstance(rule, JuryHiCert)
+        doubtful = sum(place.level == last and place.lead <= rule.last for place in one.explanation.places)
+        assert (f"{doubtful:,} in doubt" in found(one)) == (doubtful > 0)
+        told += doubtful
+        assert not re.search(r"\d in doubt", found(study(studio, example(name), asked("zoom-detection"))))
+    assert told
 
 
 def test_uploads_are_bounded(studio: Studio) -> None:
@@ -293,6 +319,74 @@ def test_only_results_below_the_folder_are_opened(run: Path) -> None:
     with pytest.raises(ResultsError, match="expected"):
         library.run("words.jsonl")
     assert Library(run / "nowhere").names() == []
+
+
+def test_odd_files_break_nothing_and_tell_nothing_of_this_machine(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes((run / "runs" / "mine.jsonl").read_bytes())
+    (tmp_path / "words.jsonl").write_text("no results")
+    with open(os.fsencode(tmp_path) + b"/\xff.jsonl", "w"):
+        pass
+    library = Library(tmp_path)
+    assert library.names() == ["mine.jsonl", "words.jsonl"]
+    with pytest.raises(ResultsError, match="words") as told:
+        library.run("words.jsonl")
+    assert str(tmp_path.parent) not in str(told.value)
+    with pytest.raises(ResultsError, match="No such file") as told, library.discreet():
+        (tmp_path / "gone.jsonl").stat()
+    assert str(tmp_path.parent) not in str(told.value)
+
+
+def test_a_run_of_another_model_is_shown_by_its_numbers(run: Path, studio: Studio, tmp_path: Path) -> None:
+    """Photos and names of classes are those of the page's own models alone."""
+    header, *rows = (run / "runs" / "mine.jsonl").read_text().splitlines()
+    for number, (key, value) in enumerate({"name": "another", "classes": 11}.items()):
+        told = json.loads(header)
+        told["model"][key] = value
+        (tmp_path / f"{number}.jsonl").write_text("\n".join([json.dumps(told), *rows]) + "\n")
+        library = Library(tmp_path, str(run / "photos"))
+        other = library.run(f"{number}.jsonl")
+        assert class_names(studio, other) == ()
+        table = rows_table(other, other.rows, "patchcleanser", library.album(()))
+        assert table.count("<tr>") == 1 + len(other.rows)
+        page = photo_votes(studio, library, f"{number}.jsonl", str(other.rows[0]["image"]), "patchcleanser", None)
+        assert "The file says of patchcleanser" in page
+        assert str(run) not in page
+
+
+def test_what_the_file_says_stays_where_votes_cannot_be_made_again(
+    run: Path, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise ResultsError(f"expected a defence, got none in {run}/photos/x.jpg")
+
+    monkeypatch.setattr(explorer, "defence_from", refused)
+    library = Library(run / "runs", str(run / "photos"))
+    name = str(library.run("mine.jsonl").rows[0]["image"])
+    page = photo_votes(studio, library, "mine.jsonl", name, "patchcleanser", None)
+    assert "The file says of patchcleanser" in page
+    assert "expected a defence, got none in photos/x.jpg" in page
+
+
+def test_a_published_test_that_is_passed_proves_nothing(run: Path) -> None:
+    mine = Library(run / "runs").run("mine.jsonl")
+    row = {**mine.rows[0], "defences": {"published": {**mine.rows[0]["defences"]["patchcleanser"], "certified": True}}}
+    rule = {"rule": {"rule": "published", "guarantee": "published test", "margin": 0.0}}
+    header = {**mine.header, "defences": {"published": {**mine.defences["patchcleanser"], **rule}}}
+    table = rows_table(replace(mine, header=header), [row], "published", Album())
+    assert "passes the published test, which proves nothing" in table
+
+
+def test_two_models_of_one_name_are_refused(little_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="different names"):
+        Studio([str(little_model), str(tmp_path / little_model.name)], LIMITS)
+
+
+def test_a_fault_takes_the_place_of_the_last_result() -> None:
+    def faulty() -> str:
+        raise RuntimeError("out of something, at /a/place/of/this/machine")
+
+    assert "got a fault" in answered(faulty)()
+    assert "machine" not in answered(faulty)()
 
 
 def test_rows_are_filtered_by_what_became_of_them(run: Path, studio: Studio) -> None:
@@ -482,7 +576,10 @@ def test_pages_of_others_cannot_use_this_one(client: TestClient) -> None:
         assert client.get("/", headers={"host": host}).status_code == 403
     for host in ("127.0.0.1", "localhost:7860", "[::1]:7860"):
         assert client.get("/", headers={"host": host}).status_code == 200
-    photo = {"files": ("cat.jpg", example("cat").content)}
+    own, photo = "http://127.0.0.1:7860", {"files": ("cat.jpg", example("cat").content)}
+    for origin, code in ((own, 200), ("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:1", 403)):
+        assert client.get("/", headers={"origin": origin}).status_code == code
+        assert client.post("/gradio_api/upload", files=photo, headers={"origin": origin}).status_code == code
     for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
         assert client.post("/gradio_api/upload", files=photo, headers={"sec-fetch-site": site}).status_code == code
 
@@ -497,12 +594,22 @@ def test_only_what_was_uploaded_is_read(client: TestClient, run: Path, tmp_path:
     def join(path: str, model: Any = "little") -> int:
         photo = {"path": path, "meta": {"_type": "gradio.FileData"}}
         asked = {"data": [photo, model], "fn_index": number, "session_hash": "somebody"}
-        return client.post("/gradio_api/queue/join", json=asked).status_code
+        body, headers = json.dumps(asked).encode(), {"content-type": "application/json"}
+        return client.post("/gradio_api/queue/join", content=body, headers=headers).status_code
 
     secret = run / "photos" / "cat" / "cat.jpg"
     way_out = tmp_path / "way-out.jpg"
     way_out.symlink_to(secret)
-    for path in (secret, f"{tmp_path}/../{secret}", way_out, "/etc/passwd", "", "\0", "http://127.0.0.1:1/cat.jpg"):
+    for path in (
+        secret,
+        f"{tmp_path}/../{secret}",
+        way_out,
+        "/etc/passwd",
+        "",
+        "\0",
+        "\ud800",
+        "http://127.0.0.1:1/cat.jpg",
+    ):
         assert join(str(path)) == 403
     assert join(own, [{"deep": {"path": str(secret)}}]) == 403
     assert client.post("/gradio_api/queue/join", content=b"[" * 10_000).status_code == 400

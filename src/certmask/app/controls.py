@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -62,6 +63,9 @@ def answered(work: Callable[..., str]) -> Callable[..., str]:
             return work(*arguments, **more)
         except CertmaskError as error:
             return str(notice(str(error)))
+        except RuntimeError:
+            logging.exception("expected an answer, got a fault")
+            return str(notice("expected an answer, got a fault, which the page's own output tells more about"))
 
     return told
 
@@ -144,7 +148,7 @@ class Controls:
     def _price(self, question: Question) -> Markup:
         """What a question may cost, before it is asked."""
         try:
-            return tag("p", f"This takes {price(self.studio, question).sentence}.", class_="cm cm-note")
+            return tag("p", f"Looking takes {price(self.studio, question).sentence}.", class_="cm cm-note")
         except CertmaskError as error:
             return notice(str(error))
 

@@ -102,6 +102,9 @@ class Door:
         told = dict(scope.get("headers", ()))
         if self._alone and not is_loopback(_host(told.get(b"host", b""))):
             raise RefusedError(403, "expected a page of this machine, asked for as localhost, got another name for it")
+        origin = told.get(b"origin")
+        if origin is not None and _site(origin) != told.get(b"host", b"").lower():
+            raise RefusedError(403, "expected a request of this page, got one of another page")
         if scope["type"] != "http" or not _is_known(scope["method"], path):
             raise RefusedError(404, "expected an address of this page, got another one")
         if scope["method"] == "POST" and told.get(b"sec-fetch-site", b"") in CROSS:
@@ -128,9 +131,21 @@ class Door:
     def _checked(self, body: bytes) -> bytes:
         """The same body, once it is known to name no file of this machine and no other address."""
         for named in _paths(_parsed(body)):
-            if "\0" in named or not Path(named).resolve().is_relative_to(self._uploads):
+            if not _is_inside(named, self._uploads):
                 raise RefusedError(403, "expected a file that was uploaded, got another one")
         return body
+
+
+def _site(origin: bytes) -> bytes:
+    """The name and port of the page that makes a request; nothing where the browser keeps that to itself."""
+    return origin.lower().partition(b"://")[2]
+
+
+def _is_inside(named: str, folder: Path) -> bool:
+    try:
+        return Path(named).resolve().is_relative_to(folder)
+    except (ValueError, OSError):  # a name that no file can have
+        return False
 
 
 def _is_known(method: str, path: str) -> bool:

@@ -34,7 +34,7 @@ PATIENT = Limits(seconds=3600)
 INTRODUCTION = (
     "A sticker in the picture, a patch, can make an image classifier say anything. Here a photo is looked at under "
     "masks, each of which would hide the patch somewhere; what the classifier says under them is turned into an answer "
-    "and, where it can be, into a proof that no such patch changes it."
+    "and, where it can be, into a proof that no such patch changes it, or that none changes it unnoticed."
 )
 
 

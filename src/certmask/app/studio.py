@@ -126,6 +126,8 @@ class Studio:
         if not models:
             raise UsageError("expected at least one model, got none")
         self._given = {short_name(model): model for model in models}
+        if len(self._given) < len(set(models)):
+            raise UsageError(f"expected models of different names, got {any_of(models)}")
         self.limits, self.lab = limits, Lab(limits)
         self.device, self.precision = str(present_device(device)), precision
         self.backend = default_backend(self.device) if backend == "auto" else backend
