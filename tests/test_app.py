@@ -632,6 +632,9 @@ def test_uploads_have_a_place_of_their_own_that_can_be_full(client: TestClient, 
     assert client.post("/gradio_api/upload", content=iter([b"of", b"unknown", b"size"])).status_code == 411
     few = [("files", (f"{n}.png", b"small")) for n in range(2)]
     assert client.post("/gradio_api/upload", files=few).status_code == 400
+    body = b"".join(b'--a\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n\r\n' for _ in "12")
+    twice = [("content-type", f"multipart/form-data; boundary={name}") for name in "ab"]
+    assert client.post("/gradio_api/upload", content=body + b"--a--\r\n--b--b", headers=twice).status_code == 400
     (tmp_path / "others").write_bytes(bytes(KEPT * LIMITS.upload + 1))
     assert upload(b"small") == 503
 

@@ -35,9 +35,8 @@ def confronted(found: Patched) -> Markup:
 
 def _circumstances(found: Patched) -> str:
     """Who was asked about what, and what the patch was made against."""
-    count, patch = found.question.count, f"{found.patch.height}×{found.patch.width} patch"
-    threat = f"any {patch}" if count == 1 else f"any {count} {patch}es at once, of which one is put down here"
-    left_out = "" if count == 1 else " The published rule knows one patch only, and is not asked."
+    threat, several = found.question.threat, found.question.count > 1
+    left_out = " The published rule knows one patch only, and is not asked; one is put down here." if several else ""
     made = MADE.get(found.kind, "against nobody in particular")
     return (
         f"{found.question.model}; proofs are against {threat}.{left_out} This patch was made {made}: where nothing is "

@@ -157,7 +157,8 @@ def _is_known(method: str, path: str) -> bool:
 
 def _check_one_file(scope: Scope, body: bytes) -> None:
     """Refuse a form of several parts: each would be a file in a folder of its own."""
-    _, told = parse_options_header(dict(scope["headers"]).get(b"content-type", b""))
+    kinds = [value for key, value in scope["headers"] if key == b"content-type"]
+    _, told = parse_options_header(kinds[0] if kinds else b"")  # the first, as Gradio reads it
     boundary = told.get(b"boundary", b"")
     if not boundary or body.count(b"--" + boundary) != 2:
         raise RefusedError(400, "expected one file in an upload, got another form")

@@ -26,7 +26,7 @@ from certmask.results.file import Row
 from certmask.results.run import Run, read_run
 from certmask.zoo import name_aliases, readable_names
 
-MOST_SEEN, MOST_FILES, MOST_BYTES, MOST_ROWS = 20_000, 500, 64 * 2**20, 100
+MOST_SEEN, MOST_FILES, MOST_BYTES, MOST_ROWS = 50_000, 500, 64 * 2**20, 100
 """Files that are looked through, results files that are listed, the largest that is opened, rows shown at once."""
 ALL = "all"
 HEADINGS = ("photo", "true class", "what became of it")
@@ -211,7 +211,7 @@ def _alike(run: Run, bench: Bench) -> tuple[bool, str]:
         notes = check_function(run.header, bench.engine, [bench.defences[0].rule], run.name)
     except ResultsError as error:
         return False, f"The votes below are made here and now, not by the function of that run: {error}."
-    told = f" What differs: {'; '.join(notes)}." if notes else ""
+    told = f" Noted: {'; '.join(notes)}." if notes else ""
     if run.model.get("fingerprint") is None:
         return False, f"Whether the model answers here as it did in that run is not known.{told}"
     return True, f"The model answers here as it did in that run.{told}"

@@ -1,4 +1,4 @@
-"""Put a patch on a photo, with any content, and let the bare model and three defences answer."""
+"""Put a patch on a photo, with any content, and let the bare model and some defences answer."""
 
 from __future__ import annotations
 
