@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -16,21 +20,24 @@ from commands import certmask
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from certmask.app import check_installed
+from certmask.app import check_installed, explorer, patching
 from certmask.app.confrontation import confronted
-from certmask.app.door import KEPT, POLICY
+from certmask.app.controls import answered
+from certmask.app.door import CACHE, KEPT, POLICY
 from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
-from certmask.app.explorer import ALL, Library, chosen_rows, photo_votes, rows_table, summary
+from certmask.app.explorer import ALL, Library, chosen_rows, class_names, photo_votes, rows_table, summary
 from certmask.app.findings import found
 from certmask.app.lab import KEPT as KEPT_DECODERS
 from certmask.app.page import page_app
-from certmask.app.patching import KINDS, Wish, compared, patched
+from certmask.app.patching import KINDS, Answered, Wish, compared, patched
 from certmask.app.studio import RULES, Meter, Question, Studio
 from certmask.app.study import price, study
 from certmask.certificate import Decision, Guarantee
 from certmask.data import Framing, to_tensor
+from certmask.defences import Outcome, examine
 from certmask.errors import CertmaskError, ResultsError, UsageError
-from certmask.report.gallery import FATES
+from certmask.report.gallery import FATES, Album
+from certmask.rules.jury_hicert import JuryHiCert
 from certmask.service.limits import Limits, RefusedError
 
 API = "/gradio_api/"
@@ -156,8 +163,8 @@ def test_masked_views_are_what_the_model_saw(studio: Studio) -> None:
     one = study(studio, example("rocket"), asked("patchcleanser"))
     classifier = studio.classifier("little")
     assert len(one.views) == 36
-    for view in one.views:
-        hidden = (to_tensor(view.picture) - to_tensor(one.picture)).abs().amax(dim=0) > 0
+    for view, picture in zip(one.views, one.masked, strict=True):
+        hidden = (to_tensor(picture) - to_tensor(one.picture)).abs().amax(dim=0) > 0
         rows, columns = (torch.nonzero(hidden.any(dim=axis))[:, 0] for axis in (1, 0))
         mask = one.defence.cover.masks[view.mask]
         (top, bottom), (left, right) = mask.rows((32, 32))[0], mask.columns((32, 32))[0]
@@ -169,6 +176,29 @@ def test_masked_views_are_what_the_model_saw(studio: Studio) -> None:
     order = [view.dissents for view in one.views]
     assert order == sorted(order, reverse=True)
     assert str(found(one)).count("cm-dissent") == sum(order)
+
+
+def test_only_pictures_that_are_shown_are_made(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All masks are counted, and a few are drawn."""
+    monkeypatch.setattr("certmask.app.study.SHOWN", 5)
+    one = study(studio, example("rocket"), asked("patchcleanser"))
+    assert (len(one.views), len(one.masked)) == (36, 5)
+    assert str(found(one)).count("<figcaption><b>") == 5
+    assert "36 masks voted" in found(one)
+
+
+def test_places_in_doubt_are_not_called_settled(studio: Studio) -> None:
+    """HiCert wants a lead at the last level, too; other rules take any there."""
+    told = 0
+    for name in EXAMPLES:
+        one = study(studio, example(name), asked("zoom-hicert"))
+        last, rule = len(one.defence.cover.levels) - 1, one.defence.rule
+        assert isinstance(rule, JuryHiCert)
+        doubtful = sum(place.level == last and place.lead <= rule.last for place in one.explanation.places)
+        assert (f"{doubtful:,} in doubt" in found(one)) == (doubtful > 0)
+        told += doubtful
+        assert not re.search(r"\d in doubt", found(study(studio, example(name), asked("zoom-detection"))))
+    assert told
 
 
 def test_uploads_are_bounded(studio: Studio) -> None:
@@ -217,6 +247,58 @@ def test_four_answers_are_those_of_the_defences(studio: Studio) -> None:
         assert Decision(alone.label, alone.alert) == Decision(answer.patched.label, answer.patched.alert)
 
 
+def test_clean_photos_are_decided_as_by_examine(studio: Studio) -> None:
+    """Answers and certificates of all defences, from one run that asks for no vote twice."""
+    for rule in ("zoom", "hicert", "zoom-hicert", "minority-reports"):
+        one = patched(studio, example("cat"), asked(rule), Wish("noise"))
+        bench, label = studio.bench(asked(rule), compared(rule)), max(one.answers[-1].clean.label, 0)
+        (outcomes,) = examine(bench.engine, [to_tensor(one.clean)], [label], bench.defences)
+        for answer, outcome in zip(one.answers, outcomes.value, strict=True):
+            assert answer.clean == Decision(outcome.label, outcome.alert)
+            assert (answer.passed, answer.label) == (bool(outcome.certified), label)
+
+
+def test_an_attack_leads_away_from_the_answer_of_what_it_attacks(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from what recovery answers, which may be another class."""
+    real, other, labels = patching._decided, 3, []
+
+    def odd(*told: Any) -> Any:
+        found = real(*told)
+        return {**found, "published": (Decision(other), False), "undefended": (Decision(other), False)}
+
+    def seen(*told: Any) -> Any:
+        labels.append(told[3])
+        return to_tensor(studio.seen(example("cat"), "little")), (0, 0)
+
+    monkeypatch.setattr(patching, "_decided", odd)
+    monkeypatch.setattr(patching, "_optimized", seen)
+    for kind in ("network", "published"):
+        one = patched(studio, example("cat"), asked(), Wish(kind))
+        assert one.answers[-1].label == one.answers[-1].clean.label != other
+    assert labels == [other, other]
+
+
+def test_a_promise_is_about_the_class_that_was_certified(studio: Studio) -> None:
+    """A certified photo may raise an alert, and be called something else, while it is clean."""
+    said = Outcome(4, False, None, 0, 1, 0)
+    one = Answered("hicert", Guarantee.DETECTION, 4, True, Decision(7, alert=True), said)
+    assert one.certified
+    assert not one.broken
+    assert replace(one, label=7).broken
+    assert not replace(one, label=7, patched=replace(said, alert=True)).broken
+
+
+def test_two_patches_are_compared_without_the_published_rule(studio: Studio) -> None:
+    two = asked("zoom", 3, 2)
+    one = patched(studio, example("cat"), two, Wish("noise"))
+    assert [answer.rule for answer in one.answers] == ["undefended", "zoom-detection", "zoom"]
+    assert "The published rule knows one patch only" in confronted(one)
+    with pytest.raises(UsageError, match="expected one patch at once"):
+        patched(studio, example("cat"), two, Wish("published"))
+
+
 def test_a_wish_that_makes_no_sense_is_refused(studio: Studio) -> None:
     for wish in (Wish("sticker", (0, 0)), Wish("magic"), Wish("noise", (28, 28)), Wish("noise", (-1, 0))):
         with pytest.raises(CertmaskError, match="expected"):
@@ -239,6 +321,74 @@ def test_only_results_below_the_folder_are_opened(run: Path) -> None:
     assert Library(run / "nowhere").names() == []
 
 
+def test_odd_files_break_nothing_and_tell_nothing_of_this_machine(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes((run / "runs" / "mine.jsonl").read_bytes())
+    (tmp_path / "words.jsonl").write_text("no results")
+    with open(os.fsencode(tmp_path) + b"/\xff.jsonl", "w"):
+        pass
+    library = Library(tmp_path)
+    assert library.names() == ["mine.jsonl", "words.jsonl"]
+    with pytest.raises(ResultsError, match="words") as told:
+        library.run("words.jsonl")
+    assert str(tmp_path.parent) not in str(told.value)
+    with pytest.raises(ResultsError, match="No such file") as told, library.discreet():
+        (tmp_path / "gone.jsonl").stat()
+    assert str(tmp_path.parent) not in str(told.value)
+
+
+def test_a_run_of_another_model_is_shown_by_its_numbers(run: Path, studio: Studio, tmp_path: Path) -> None:
+    """Photos and names of classes are those of the page's own models alone."""
+    header, *rows = (run / "runs" / "mine.jsonl").read_text().splitlines()
+    for number, (key, value) in enumerate({"name": "another", "classes": 11}.items()):
+        told = json.loads(header)
+        told["model"][key] = value
+        (tmp_path / f"{number}.jsonl").write_text("\n".join([json.dumps(told), *rows]) + "\n")
+        library = Library(tmp_path, str(run / "photos"))
+        other = library.run(f"{number}.jsonl")
+        assert class_names(studio, other) == ()
+        table = rows_table(other, other.rows, "patchcleanser", library.album(()))
+        assert table.count("<tr>") == 1 + len(other.rows)
+        page = photo_votes(studio, library, f"{number}.jsonl", str(other.rows[0]["image"]), "patchcleanser", None)
+        assert "The file says of patchcleanser" in page
+        assert str(run) not in page
+
+
+def test_what_the_file_says_stays_where_votes_cannot_be_made_again(
+    run: Path, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise ResultsError(f"expected a defence, got none in {run}/photos/x.jpg")
+
+    monkeypatch.setattr(explorer, "defence_from", refused)
+    library = Library(run / "runs", str(run / "photos"))
+    name = str(library.run("mine.jsonl").rows[0]["image"])
+    page = photo_votes(studio, library, "mine.jsonl", name, "patchcleanser", None)
+    assert "The file says of patchcleanser" in page
+    assert "expected a defence, got none in photos/x.jpg" in page
+
+
+def test_a_published_test_that_is_passed_proves_nothing(run: Path) -> None:
+    mine = Library(run / "runs").run("mine.jsonl")
+    row = {**mine.rows[0], "defences": {"published": {**mine.rows[0]["defences"]["patchcleanser"], "certified": True}}}
+    rule = {"rule": {"rule": "published", "guarantee": "published test", "margin": 0.0}}
+    header = {**mine.header, "defences": {"published": {**mine.defences["patchcleanser"], **rule}}}
+    table = rows_table(replace(mine, header=header), [row], "published", Album())
+    assert "passes the published test, which proves nothing" in table
+
+
+def test_two_models_of_one_name_are_refused(little_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="different names"):
+        Studio([str(little_model), str(tmp_path / little_model.name)], LIMITS)
+
+
+def test_a_fault_takes_the_place_of_the_last_result() -> None:
+    def faulty() -> str:
+        raise RuntimeError("out of something, at /a/place/of/this/machine")
+
+    assert "got a fault" in answered(faulty)()
+    assert "machine" not in answered(faulty)()
+
+
 def test_rows_are_filtered_by_what_became_of_them(run: Path, studio: Studio) -> None:
     library = Library(run / "runs")
     mine = library.run("mine.jsonl")
@@ -258,9 +408,28 @@ def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio
     assert "start the page with --photos" in photo_votes(studio, Library(run / "runs"), *told)
     page = photo_votes(studio, Library(run / "runs", str(run / "photos")), *told)
     assert "The model answers here as it did in that run." in page
+    assert "The file says of patchcleanser: " in page
     assert page.count("cm-vote") >= 36
     with pytest.raises(UsageError, match="expected a photo"):
         photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
+
+
+@pytest.mark.parametrize("changed", ["weights_sha256", "fingerprint", "batch"])
+def test_no_guarantee_is_stated_for_another_function_than_that_of_the_run(
+    run: Path, studio: Studio, tmp_path: Path, changed: str
+) -> None:
+    """Neither where weights, batch or behaviour are others, nor where nobody knows whether they are."""
+    header, *rows = (run / "runs" / "mine.jsonl").read_text().splitlines()
+    told = json.loads(header)
+    told["model"][changed] = {"weights_sha256": "0" * 64, "fingerprint": None, "batch": 999}[changed]
+    (tmp_path / "other.jsonl").write_text("\n".join([json.dumps(told), *rows]) + "\n")
+    library = Library(tmp_path, str(run / "photos"))
+    name = str(library.run("other.jsonl").rows[0]["image"])
+    page = photo_votes(studio, library, "other.jsonl", name, "patchcleanser", None)
+    assert page.count("cm-vote") >= 36
+    assert "No guarantee is stated here." in page
+    for word in ("as it did in that run.", "as a file", "cm-badge", "whatever the patch shows"):
+        assert word not in page
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -292,8 +461,10 @@ def test_what_a_patch_changed_is_told_beside_what_was_said_before(studio: Studio
         same = answer.clean.label == answer.patched.label
         said = "ALERT" if answer.patched.alert else "not changed" if same else "changed by the patch"
         assert f">{said}</span>" in card
-        proved = bool(answer.clean.certified) and answer.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)
+        proved = answer.passed and answer.guarantee in (Guarantee.RECOVERY, Guarantee.DETECTION)
         assert ("whatever such a patch shows" in card) == proved
+        assert (f"it says {names[answer.label]}" in card) == proved
+    assert "made against the model alone" in confronted(one)
 
 
 def test_a_photo_that_is_gone_is_asked_for_again() -> None:
@@ -405,7 +576,10 @@ def test_pages_of_others_cannot_use_this_one(client: TestClient) -> None:
         assert client.get("/", headers={"host": host}).status_code == 403
     for host in ("127.0.0.1", "localhost:7860", "[::1]:7860"):
         assert client.get("/", headers={"host": host}).status_code == 200
-    photo = {"files": ("cat.jpg", example("cat").content)}
+    own, photo = "http://127.0.0.1:7860", {"files": ("cat.jpg", example("cat").content)}
+    for origin, code in ((own, 200), ("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:1", 403)):
+        assert client.get("/", headers={"origin": origin}).status_code == code
+        assert client.post("/gradio_api/upload", files=photo, headers={"origin": origin}).status_code == code
     for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
         assert client.post("/gradio_api/upload", files=photo, headers={"sec-fetch-site": site}).status_code == code
 
@@ -420,12 +594,22 @@ def test_only_what_was_uploaded_is_read(client: TestClient, run: Path, tmp_path:
     def join(path: str, model: Any = "little") -> int:
         photo = {"path": path, "meta": {"_type": "gradio.FileData"}}
         asked = {"data": [photo, model], "fn_index": number, "session_hash": "somebody"}
-        return client.post("/gradio_api/queue/join", json=asked).status_code
+        body, headers = json.dumps(asked).encode(), {"content-type": "application/json"}
+        return client.post("/gradio_api/queue/join", content=body, headers=headers).status_code
 
     secret = run / "photos" / "cat" / "cat.jpg"
     way_out = tmp_path / "way-out.jpg"
     way_out.symlink_to(secret)
-    for path in (secret, f"{tmp_path}/../{secret}", way_out, "/etc/passwd", "", "\0", "http://127.0.0.1:1/cat.jpg"):
+    for path in (
+        secret,
+        f"{tmp_path}/../{secret}",
+        way_out,
+        "/etc/passwd",
+        "",
+        "\0",
+        "\ud800",
+        "http://127.0.0.1:1/cat.jpg",
+    ):
         assert join(str(path)) == 403
     assert join(own, [{"deep": {"path": str(secret)}}]) == 403
     assert client.post("/gradio_api/queue/join", content=b"[" * 10_000).status_code == 400
@@ -446,8 +630,49 @@ def test_uploads_have_a_place_of_their_own_that_can_be_full(client: TestClient, 
     several = [("files", (f"{n}.png", bytes(LIMITS.upload // 2))) for n in range(3)]
     assert client.post("/gradio_api/upload", files=several).status_code == 413
     assert client.post("/gradio_api/upload", content=iter([b"of", b"unknown", b"size"])).status_code == 411
+    few = [("files", (f"{n}.png", b"small")) for n in range(2)]
+    assert client.post("/gradio_api/upload", files=few).status_code == 400
+    body = b"".join(b'--a\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n\r\n' for _ in "12")
+    twice = [("content-type", f"multipart/form-data; boundary={name}") for name in "ab"]
+    assert client.post("/gradio_api/upload", content=body + b"--a--\r\n--b--b", headers=twice).status_code == 400
     (tmp_path / "others").write_bytes(bytes(KEPT * LIMITS.upload + 1))
     assert upload(b"small") == 503
+
+
+def test_folders_of_deleted_uploads_shut_nobody_out(client: TestClient, tmp_path: Path) -> None:
+    """Gradio makes a folder for each upload and leaves it there, empty, once the upload is deleted."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new, *(tmp_path / str(number) for number in range(KEPT * LIMITS.upload // 4096))):
+        folder.mkdir()
+    os.utime(old, (0, time() - CACHE[1] - 1))
+    assert client.post("/gradio_api/upload", files={"files": ("photo.png", b"small")}).status_code == 200
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_small_uploads_take_as_much_room_as_on_disk(client: TestClient, tmp_path: Path) -> None:
+    for number in range(KEPT * LIMITS.upload // 4096):
+        (tmp_path / str(number)).write_bytes(b"")
+    assert client.post("/gradio_api/upload", files={"files": ("photo.png", b"small")}).status_code == 503
+
+
+def test_results_go_with_the_settings_that_they_are_about(client: TestClient) -> None:
+    """Every control that changes the question empties what was said about the last one."""
+    config = client.get("/config").json()
+    parts = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
+
+    def empties(control: str, result: str) -> bool:
+        return any(
+            [parts[control], "change"] in one["targets"] and one["outputs"] == [parts[result]]
+            for one in config["dependencies"]
+        )
+
+    question = ("model", "rule", "side", "count")
+    for result, controls in {
+        "result": question,
+        "attacked": (*question, "kind", "sticker", "free", "top", "left"),
+        "photo-votes": ("run-defence", "fate", "image"),
+    }.items():
+        assert [name for name in controls if not empties(name, result)] == []
 
 
 def test_the_queue_is_bounded(client: TestClient, studio: Studio) -> None:

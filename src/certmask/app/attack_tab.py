@@ -1,4 +1,4 @@
-"""The tab on which a patch is put on the photo, and the bare model and three defences answer."""
+"""The tab on which a patch is put on the photo, and the bare model and some defences answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AIM, FREE = "the patch goes into the frame; click to put it elsewhere", "click w
 
 
 class AttackTab:
-    """A picture to click on, what the patch shows, a button, and what all four answer."""
+    """A picture to click on, what the patch shows, a button, and what all of them answer."""
 
     def __init__(self, studio: Studio, controls: Controls, start: Question) -> None:
         self.studio, self.controls = studio, controls
@@ -50,7 +50,7 @@ class AttackTab:
         with gr.Column(visible=False) as self.corner:
             self.top = gr.Slider(0, size[0] - 1, 0, step=1, label="Row of its top left corner", elem_id="top")
             self.left = gr.Slider(0, size[1] - 1, 0, step=1, label="Column of its top left corner", elem_id="left")
-        self.button = gr.Button("Put it there and ask all four", variant="primary", elem_id="attack")
+        self.button = gr.Button("Put it there and ask them all", variant="primary", elem_id="attack")
 
     def _listen(self) -> None:
         controls, aimed = (
@@ -61,13 +61,14 @@ class AttackTab:
         for part in (self.free, self.top, self.left, controls.side, controls.model):
             part.change(answered(self._aim), aimed, self.place, **QUIET)
         controls.when_other_photo(lambda: "", None, self.result)
-        controls.model.change(lambda: "", None, self.result, **QUIET)
+        wished = (self.kind, self.sticker, self.free, self.top, self.left)
+        for part in (*controls.question, *wished):
+            part.change(lambda: "", None, self.result, **QUIET)
         self.place.click(self._clicked, [controls.model, controls.side], [self.top, self.left, self.free], **QUIET)
         self.free.change(lambda free: gr.update(visible=not free), self.free, self.corner, **QUIET)
         self.kind.change(self._chosen, self.kind, [self.sticker, self.free], **QUIET)
         controls.model.change(self._fitted, controls.model, [self.top, self.left], **QUIET)
-        wish = [self.kind, self.sticker, self.free, self.top, self.left]
-        asked = [*controls.photo, *wish, *controls.question]
+        asked = [*controls.photo, *wished, *controls.question]
         self.button.click(answered(self._attack), asked, self.result, show_progress="full", **QUEUED)
 
     def _aim(

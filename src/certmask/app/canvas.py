@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -17,7 +17,7 @@ from certmask.report.plots import BLUE, ORANGE
 from certmask.threat import Size
 
 CLEAR, OTHER, CLOSER, BEFORE = BLUE, ORANGE, "#3d4450", "#c9ced6"
-"""Colours of places: clear for the answer, clear for another class, looked at closer, settled before."""
+"""Colours of places: settled for the answer, settled for another class, looked at closer, settled before."""
 OPACITY = 0.55
 INCHES, DOTS = 4.0, 100
 
@@ -36,14 +36,16 @@ def claims_picture(photo: Image.Image, shown: Map) -> str:
     return _png(Image.open(out))
 
 
-def level_picture(photo: Image.Image, shown: Map, level: int) -> str:
-    """The photo with the places that a level settled, and those that were looked at closer than that.
+def level_picture(photo: Image.Image, shown: Map, level: int, doubtful: Collection[int] = ()) -> str:
+    """The photo with the places that a level settled, and those that were looked at closer, or are in doubt.
 
     A place is painted at the centres of the patches that belong to it, as on the map of claims.
     """
     scale = photo.width // shown.cover.image[1]
     territory = shown.territory.repeat(scale, axis=0).repeat(scale, axis=1)
-    colours = np.array([_colour(shown, number, level) for number in range(len(shown.places))])[territory]
+    colours = np.array([_colour(shown, number, level, number in doubtful) for number in range(len(shown.places))])[
+        territory
+    ]
     top, left = (scale * (length - 1) // 2 for length in shown.patch.size)
     pixels = np.asarray(photo, dtype=np.float64).copy()
     rows, columns = territory.shape
@@ -52,11 +54,11 @@ def level_picture(photo: Image.Image, shown: Map, level: int) -> str:
     return picture_uri(Image.fromarray(pixels.round().astype(np.uint8)))
 
 
-def _colour(shown: Map, number: int, level: int) -> tuple[int, ...]:
+def _colour(shown: Map, number: int, level: int, doubtful: bool) -> tuple[int, ...]:
     place = shown.places[number]
     if place.level < level:
         return _rgb(BEFORE)
-    if place.level > level:
+    if place.level > level or doubtful:
         return _rgb(CLOSER)
     return _rgb(CLEAR if place.claim == shown.answer else OTHER)
 

@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from certmask.app.canvas import framed_picture, picture_uri, with_patch
 from certmask.app.findings import picture
-from certmask.app.patching import Answered, Patched
+from certmask.app.patching import NETWORK, PUBLISHED, Answered, Patched
 from certmask.certificate import Guarantee, class_name
 from certmask.report.markup import Markup, tag
 
-ROLES = ("undefended model", "published rule", "detection", "recovery")
+ROLES = {
+    Guarantee.NONE: "undefended model",
+    Guarantee.PUBLISHED: "published rule",
+    Guarantee.DETECTION: "detection",
+    Guarantee.RECOVERY: "recovery",
+}
+MADE = {NETWORK: "against the model alone", PUBLISHED: "against the published rule"}
 
 
 def confronted(found: Patched) -> Markup:
     """The clean photo and the patched one, then what each says about both."""
-    cards = [_card(role, one, found) for role, one in zip(ROLES, found.answers, strict=True)]
-    note = f"{found.passes:,} passes, {found.seconds:.1f} s."
+    cards = [_card(ROLES[one.guarantee], one, found) for one in found.answers]
+    note = f"{found.passes:,} passes of the defences, {found.seconds:.1f} s."
     return tag(
         "div",
         tag("h3", "With the patch, they say"),
+        tag("p", _circumstances(found), class_="cm-note"),
         tag("div", *cards, class_="cm-cards"),
         *(_broken(one) for one in found.answers if one.broken),
         _pictures(found),
         tag("p", note, class_="cm-note"),
         class_="cm",
+    )
+
+
+def _circumstances(found: Patched) -> str:
+    """Who was asked about what, and what the patch was made against."""
+    threat, several = found.question.threat, found.question.count > 1
+    left_out = " The published rule knows one patch only, and is not asked; one is put down here." if several else ""
+    made = MADE.get(found.kind, "against nobody in particular")
+    return (
+        f"{found.question.model}; proofs are against {threat}.{left_out} This patch was made {made}: where nothing is "
+        "certified, “not changed” says nothing about patches made against that defence."
     )
 
 
@@ -62,7 +80,7 @@ def _card(role: str, one: Answered, found: Patched) -> Markup:
         tag("p", one.rule, class_="cm-note"),
         tag("p", *((badge, " ", label) if one.patched.alert else (label, " ", badge))),
         tag("p", f"Without the patch: {before}{', with an alert' if one.clean.alert else ''}.", class_="cm-note"),
-        tag("p", _promise(one), class_="cm-note"),
+        tag("p", _promise(one, class_name(one.label, found.names)), class_="cm-note"),
         class_=f"cm-card cm-card-{tone}",
         aria_label=role,
     )
@@ -77,16 +95,16 @@ def _became(one: Answered) -> tuple[str, str]:
     return ("proved" if one.certified else "unproved"), "not changed"
 
 
-def _promise(one: Answered) -> str:
+def _promise(one: Answered, name: str) -> str:
     """What was known about the clean photo before anybody attacked it."""
     if one.guarantee is Guarantee.NONE:
         return "Nothing was promised."
     if one.guarantee is Guarantee.PUBLISHED:
-        passed = "passes" if one.clean.certified else "fails"
+        passed = "passes" if one.passed else "fails"
         return f"The clean photo {passed} its published test, which promises nothing against an attacker."
-    if not one.clean.certified:
+    if not one.certified:
         return "The clean photo is not certified: nothing was promised."
-    promise = "the answer stays" if one.guarantee is Guarantee.RECOVERY else "the answer stays or an alert is raised"
+    promise = f"it says {name}" if one.guarantee is Guarantee.RECOVERY else f"it says {name} or raises an alert"
     return f"Certified {one.guarantee.value}: whatever such a patch shows on this photo, {promise}."
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import gradio as gr
 
+from certmask.app.door import CACHE
 from certmask.app.examples import EXAMPLES, Photo
 from certmask.app.findings import notice
 from certmask.app.studio import MOST_PATCHES, RULES, Question, Studio, Tell
@@ -19,8 +21,8 @@ from certmask.rules.registry import listed
 
 STARTS = {"resnet26-cifar10": 11}
 """The side of the patch that the page starts with, where one of the default size fools nobody."""
-UPLOADED, CACHE = "your photo", (600, 1800)
-"""What an upload is called; how often old ones are deleted, and how old they are then, in seconds."""
+UPLOADED = "your photo"
+"""What an upload is called."""
 PROGRESS = gr.Progress()
 """Gradio puts each visitor's own in its place."""
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -61,6 +63,9 @@ def answered(work: Callable[..., str]) -> Callable[..., str]:
             return work(*arguments, **more)
         except CertmaskError as error:
             return str(notice(str(error)))
+        except RuntimeError:
+            logging.exception("expected an answer, got a fault")
+            return str(notice("expected an answer, got a fault, which the page's own output tells more about"))
 
     return told
 
@@ -143,7 +148,7 @@ class Controls:
     def _price(self, question: Question) -> Markup:
         """What a question may cost, before it is asked."""
         try:
-            return tag("p", f"This takes {price(self.studio, question).sentence}.", class_="cm cm-note")
+            return tag("p", f"Looking takes {price(self.studio, question).sentence}.", class_="cm cm-note")
         except CertmaskError as error:
             return notice(str(error))
 

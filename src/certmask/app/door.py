@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
+from time import time
 from typing import Any
+
+from python_multipart.multipart import parse_options_header
 
 from certmask.service.address import is_loopback
 from certmask.service.journal import DRAINED, PATIENCE
@@ -42,6 +46,10 @@ CROSS = (b"cross-site", b"same-site")
 """What a browser says of a request that a page of somebody else's makes."""
 KEPT = 8
 """Uploads of the largest size that may lie on disk together before the next is refused."""
+CACHE = (600, 1800)
+"""How often old uploads are deleted, and how old they are then, in seconds."""
+BLOCK = 4096
+"""Bytes that a file takes on disk, however small it is."""
 FORM, WORDS = 2**16, 2**20
 """Bytes of an upload beside the file, and of any other request."""
 
@@ -83,7 +91,9 @@ class Door:
         size = self._room(scope)
         self._coming += size
         try:
-            await self._app(scope, _again(await self._body(receive, size), receive), send)
+            body = await self._body(receive, size)
+            _check_one_file(scope, body)
+            await self._app(scope, _again(body, receive), send)
         finally:
             self._coming -= size
 
@@ -92,6 +102,9 @@ class Door:
         told = dict(scope.get("headers", ()))
         if self._alone and not is_loopback(_host(told.get(b"host", b""))):
             raise RefusedError(403, "expected a page of this machine, asked for as localhost, got another name for it")
+        origin = told.get(b"origin")
+        if origin is not None and _site(origin) != told.get(b"host", b"").lower():
+            raise RefusedError(403, "expected a request of this page, got one of another page")
         if scope["type"] != "http" or not _is_known(scope["method"], path):
             raise RefusedError(404, "expected an address of this page, got another one")
         if scope["method"] == "POST" and told.get(b"sec-fetch-site", b"") in CROSS:
@@ -118,9 +131,21 @@ class Door:
     def _checked(self, body: bytes) -> bytes:
         """The same body, once it is known to name no file of this machine and no other address."""
         for named in _paths(_parsed(body)):
-            if "\0" in named or not Path(named).resolve().is_relative_to(self._uploads):
+            if not _is_inside(named, self._uploads):
                 raise RefusedError(403, "expected a file that was uploaded, got another one")
         return body
+
+
+def _site(origin: bytes) -> bytes:
+    """The name and port of the page that makes a request; nothing where the browser keeps that to itself."""
+    return origin.lower().partition(b"://")[2]
+
+
+def _is_inside(named: str, folder: Path) -> bool:
+    try:
+        return Path(named).resolve().is_relative_to(folder)
+    except (ValueError, OSError):  # a name that no file can have
+        return False
 
 
 def _is_known(method: str, path: str) -> bool:
@@ -130,12 +155,25 @@ def _is_known(method: str, path: str) -> bool:
     return method in ("GET", "HEAD") and (path in GETS or path.startswith(BELOW))
 
 
+def _check_one_file(scope: Scope, body: bytes) -> None:
+    """Refuse a form of several parts: each would be a file in a folder of its own."""
+    kinds = [value for key, value in scope["headers"] if key == b"content-type"]
+    _, told = parse_options_header(kinds[0] if kinds else b"")  # the first, as Gradio reads it
+    boundary = told.get(b"boundary", b"")
+    if not boundary or body.count(b"--" + boundary) != 2:
+        raise RefusedError(400, "expected one file in an upload, got another form")
+
+
 def _size_of(folder: Path) -> int:
-    """Bytes of the files below a folder, some of which may be deleted meanwhile."""
+    """Bytes that the files below a folder take, some of which may be deleted meanwhile; folders left empty go."""
     found = 0
-    for path in folder.rglob("*"):
+    for place, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            with suppress(OSError):
+                found += max(os.path.getsize(os.path.join(place, name)), BLOCK)
         with suppress(OSError):
-            found += path.stat().st_size
+            if Path(place) != folder and time() - os.path.getmtime(place) > CACHE[1]:
+                os.rmdir(place)
     return found
 
 

@@ -14,6 +14,8 @@ from certmask.errors import CertmaskError
 from certmask.report.gallery import FATES
 from certmask.report.markup import tag
 
+FATE = "Of a published rule, “certified” says that its own test is passed, which proves nothing."
+
 
 class ExploreTab:
     """A file, a defence and a fate to choose; the rows that are left; one of them more closely."""
@@ -27,7 +29,7 @@ class ExploreTab:
         self.table = gr.HTML("" if names else self._nothing(), elem_id="run-table")
         with gr.Row():
             self.defence = gr.Dropdown([], label="Defence", min_width=220, elem_id="run-defence")
-            self.fate = gr.Radio([ALL, *FATES], value=ALL, label="Show", min_width=300, elem_id="fate")
+            self.fate = gr.Radio([ALL, *FATES], value=ALL, label="Show", info=FATE, min_width=300, elem_id="fate")
         self.rows = gr.HTML(elem_id="rows")
         with gr.Row():
             self.image = gr.Dropdown([], label="Photo", elem_id="image")
@@ -43,6 +45,8 @@ class ExploreTab:
         opened.success(self._filtered, chosen, left, **QUIET)
         for part in (self.defence, self.fate):
             part.input(self._filtered, chosen, left, **QUIET)
+        for part in (self.defence, self.fate, self.image):
+            part.change(lambda: "", None, self.result, **QUIET)
         asked = [self.file, self.defence, self.image]
         self.button.click(answered(self._votes), asked, self.result, show_progress="full", **QUEUED)
 

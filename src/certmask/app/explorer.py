@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
-from certmask.app.findings import found
-from certmask.app.studio import Meter, Studio, Tell, bench_of
+from certmask.app.findings import found, notice
+from certmask.app.studio import Bench, Meter, Studio, Tell, bench_of
 from certmask.app.study import looked_at
 from certmask.certificate import NO_CLASS
 from certmask.data import Sample, load_dataset
 from certmask.defences import MaskedDefence, defence_from
-from certmask.errors import ResultsError, UsageError
-from certmask.function import check_behaviour
-from certmask.report.gallery import FATES, Album, fate, seen_photo, verdict
+from certmask.errors import CertmaskError, DataError, ResultsError, UsageError
+from certmask.function import check_function
+from certmask.report.gallery import FATES, Album, Verdict, fate, seen_photo, verdict
 from certmask.report.markup import Markup, joined, tag
 from certmask.report.reasons import level_masks, shortfall, weak_point
 from certmask.report.report import attacked_chapter, certified_chapter
@@ -24,8 +26,8 @@ from certmask.results.file import Row
 from certmask.results.run import Run, read_run
 from certmask.zoo import name_aliases, readable_names
 
-MOST_FILES, MOST_BYTES, MOST_ROWS = 500, 64 * 2**20, 100
-"""Results files that are listed, the largest that is opened, and rows that are shown at once."""
+MOST_SEEN, MOST_FILES, MOST_BYTES, MOST_ROWS = 50_000, 500, 64 * 2**20, 100
+"""Files that are looked through, results files that are listed, the largest that is opened, rows shown at once."""
 ALL = "all"
 HEADINGS = ("photo", "true class", "what became of it")
 FIGURES = ("masks against", "passes to answer", "passes to prove")
@@ -41,7 +43,8 @@ class Library:
     def names(self) -> list[str]:
         """The results files below the folder; links that lead out of it are left out."""
         root = self.folder.resolve()
-        files = sorted(root.rglob("*.jsonl"))[:MOST_FILES] if root.is_dir() else []
+        seen = islice(root.rglob("*"), MOST_SEEN) if root.is_dir() else ()
+        files = sorted(path for path in seen if path.suffix == ".jsonl" and _is_text(str(path)))[:MOST_FILES]
         inside = [path for path in files if path.is_file() and path.resolve().is_relative_to(root)]
         return [path.relative_to(root).as_posix() for path in inside]
 
@@ -50,14 +53,37 @@ class Library:
         if name not in self.names():
             raise UsageError(f"expected a results file below {self.folder.name}, got {name!r}")
         path = self.folder.resolve() / name
-        if path.stat().st_size > MOST_BYTES:
-            raise ResultsError(f"expected a results file of at most {MOST_BYTES:,} bytes, got a larger one")
-        return _read(path, path.stat().st_mtime_ns)
+        with self.discreet():
+            if path.stat().st_size > MOST_BYTES:
+                raise ResultsError(f"expected a results file of at most {MOST_BYTES:,} bytes, got a larger one")
+            return _read(path, path.stat().st_mtime_ns)
 
     def album(self, names: Sequence[str]) -> Album:
-        """The photos by the names that results files call them."""
-        samples = _samples(self.photos, tuple(names)) if self.photos else {}
+        """The photos by the names that results files call them; none where they are not those of such classes."""
+        try:
+            samples = _samples(self.photos, tuple(names)) if self.photos else {}
+        except DataError:
+            samples = {}
         return Album(samples, names)
+
+    @contextmanager
+    def discreet(self) -> Iterator[None]:
+        """Errors about files and photos, without the place of their folders on this machine."""
+        try:
+            yield
+        except (OSError, DataError, ResultsError) as error:
+            words = str(error)
+            for folder in (self.folder, Path(self.photos or self.folder)):
+                words = words.replace(f"{folder.resolve().parent}/", "").replace(f"{folder.parent}/", "")
+            raise ResultsError(words) from None
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name can be told to a browser."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 @lru_cache(maxsize=4)
@@ -73,7 +99,9 @@ def _samples(source: str, names: tuple[str, ...]) -> Mapping[str, Sample]:
 def class_names(studio: Studio, run: Run) -> Sequence[str]:
     """What a run's classes are called, where its model is one of the page's; of others only numbers are known."""
     model = run.model["name"]
-    return readable_names(studio.card(model).classes) if model in studio.models else ()
+    if model not in studio.models or len(studio.card(model).classes) != run.model.get("classes"):
+        return ()
+    return readable_names(studio.card(model).classes)
 
 
 def summary(run: Run) -> Markup:
@@ -109,7 +137,7 @@ def rows_table(run: Run, rows: Sequence[Row], defence: str, album: Album) -> Mar
 
 def _cells(run: Run, row: Row, defence: str, album: Album) -> list[Markup]:
     outcome = row["defences"][defence]
-    tone, words = verdict(run.guarantee(defence), outcome, row["label"], album)
+    tone, words = _verdict(run, row, defence, album)
     numbers = [outcome.get("dissent"), outcome["passes"], outcome["certificate_passes"] or None]
     return [
         tag("td", str(row["image"])),
@@ -119,6 +147,13 @@ def _cells(run: Run, row: Row, defence: str, album: Album) -> list[Markup]:
     ]
 
 
+def _verdict(run: Run, row: Row, defence: str, album: Album) -> Verdict:
+    """What became of a photo; beside a test that was passed, what that is worth."""
+    kind, outcome = run.guarantee(defence), row["defences"][defence]
+    tone, words = verdict(kind, outcome, row["label"], album)
+    return tone, f"{words}, which proves nothing" if outcome.get("certified") and not kind.proved else words
+
+
 def photo_votes(studio: Studio, library: Library, name: str, image: str, defence: str, tell: Tell | None) -> Markup:
     """What the file says of one photo and, where photo and model are at hand, its votes: made again, now and here."""
     run = library.run(name)
@@ -126,20 +161,20 @@ def photo_votes(studio: Studio, library: Library, name: str, image: str, defence
     if row is None:
         raise UsageError(f"expected a photo of {run.name}, got {image!r}")
     album = library.album(class_names(studio, run))
-    recorded = tag("p", f"The file says: {_recorded(run, row, defence, album)}.")
+    recorded = tag("p", f"The file says of {defence}: {_recorded(run, row, defence, album)}.")
     missing = _missing(studio, library, run, row, album)
-    if missing:
-        return tag("div", tag("h3", image), recorded, tag("p", missing, class_="cm-note"), class_="cm")
-    rebuilt = defence_from({**run.defences[defence], "name": defence})
-    if not isinstance(rebuilt, MaskedDefence):
-        raise UsageError(f"expected a defence that looks through masks, got {defence!r}")
-    return tag("div", tag("h3", image), recorded, _again(studio, run, row, rebuilt, album, tell), class_="cm")
+    try:
+        with library.discreet():
+            again = tag("p", missing, class_="cm-note") if missing else _again(studio, run, row, defence, album, tell)
+    except CertmaskError as error:
+        again = notice(str(error))
+    return tag("div", tag("h3", image), recorded, again, class_="cm")
 
 
 def _recorded(run: Run, row: Row, defence: str, album: Album) -> str:
     """What became of a photo, and why, from its row alone."""
     outcome = row["defences"][defence]
-    words = verdict(run.guarantee(defence), outcome, row["label"], album)[1]
+    words = _verdict(run, row, defence, album)[1]
     if not outcome.get("certified"):
         return f"{words}; {shortfall(run, row, defence, album.class_name)}"
     weakest = outcome.get("weakest")
@@ -152,20 +187,31 @@ def _missing(studio: Studio, library: Library, run: Run, row: Row, album: Album)
         return f"Its votes are not in the file, and the page does not have its model, {run.model['name']}."
     if library.photos is None:
         return "Its votes are not in the file; start the page with --photos to have them made again."
-    return "" if row["image"] in album.photos else f"{library.photos} has no photo {row['image']}."
+    return "" if row["image"] in album.photos else f"Among the photos is no {row['image']} of such classes."
 
 
-def _again(studio: Studio, run: Run, row: Row, defence: MaskedDefence, album: Album, tell: Tell | None) -> Markup:
+def _again(studio: Studio, run: Run, row: Row, name: str, album: Album, tell: Tell | None) -> Markup:
     """The photo's votes, with a word where they are not those of the run."""
+    defence = defence_from({**run.defences[name], "name": name})
+    if not isinstance(defence, MaskedDefence):
+        raise UsageError(f"expected a defence that looks through masks, got {name!r}")
     picture = seen_photo(run, row, album)
     with studio.alone:
         bench = bench_of(studio.classifier(run.model["name"], run.model.get("batch")), [defence])
         study = looked_at(bench, row["image"], (picture, picture), Meter(studio.limits, tell))
-        try:
-            check_behaviour(run.header, bench.engine, [defence.rule], run.name)
-            note = "The model answers here as it did in that run."
-        except ResultsError as error:
-            note = f"The votes below are made here and now, and may differ from those of the run: {error}."
-    label = row["defences"][defence.name]["label"]
+        alike, note = _alike(run, bench)
+    label = row["defences"][name]["label"]
     same = "" if study.explanation.label in (label, NO_CLASS) else " The answer is another one, too."
-    return joined(tag("p", f"{note}{same}", class_="cm-note"), found(study))
+    return joined(tag("p", f"{note}{same}", class_="cm-note"), found(study, promise=alike))
+
+
+def _alike(run: Run, bench: Bench) -> tuple[bool, str]:
+    """Whether the model is known to answer here as in a run, so that the run's margin holds, and a word on that."""
+    try:
+        notes = check_function(run.header, bench.engine, [bench.defences[0].rule], run.name)
+    except ResultsError as error:
+        return False, f"The votes below are made here and now, not by the function of that run: {error}."
+    told = f" Noted: {'; '.join(notes)}." if notes else ""
+    if run.model.get("fingerprint") is None:
+        return False, f"Whether the model answers here as it did in that run is not known.{told}"
+    return True, f"The model answers here as it did in that run.{told}"

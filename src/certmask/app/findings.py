@@ -8,16 +8,18 @@ from certmask.app.canvas import claims_picture, level_picture, picture_uri, smal
 from certmask.app.study import MaskedView, Study
 from certmask.certificate import BASES, Guarantee, class_name
 from certmask.report.markup import Markup, data_uri, joined, tag
+from certmask.rules.jury_detection import JuryDetection
 
 NAMED = 12
 """Classes that are told by name."""
-SHOWN = 36
-"""Masked pictures on the page; those that dissent come first."""
 
 
-def found(study: Study) -> Markup:
-    """Everything about a study."""
-    parts = (verdict(study), _claims(study), _levels(study), _votes(study))
+LAST_LEVEL = "The finest level settles what is left, however small the lead, unless its rule wants one."
+
+
+def found(study: Study, promise: bool = True) -> Markup:
+    """Everything about a study; without ``promise``, its answer and votes alone, and no word on what is proved."""
+    parts = (verdict(study) if promise else _answer(study), _claims(study), _levels(study), _votes(study))
     return tag("div", *parts, class_="cm")
 
 
@@ -52,6 +54,22 @@ def verdict(study: Study) -> Markup:
         tag("p", _known(study), class_="cm-note"),
         tag("p", f"{study.model}, {study.defence.name}; {took}. ", _download(study), class_="cm-note"),
         class_=f"cm-verdict cm-verdict-{tone}",
+        aria_label="answer",
+    )
+
+
+def _answer(study: Study) -> Markup:
+    """The answer of a model whose margin is not known to hold here."""
+    return tag(
+        "section",
+        tag("p", tag("strong", study.name, class_="cm-label")),
+        tag("p", "No guarantee is stated here.", class_="cm-guarantee"),
+        tag(
+            "p",
+            f"{study.model}, {study.defence.name}; {study.passes:,} passes, {study.seconds:.1f} s.",
+            class_="cm-note",
+        ),
+        class_="cm-verdict cm-verdict-unproved",
         aria_label="answer",
     )
 
@@ -109,37 +127,48 @@ def _claims(study: Study) -> Markup:
 
 
 def _levels(study: Study) -> Markup:
-    """Level by level: which places were clear at once, where it looked closer."""
+    """Level by level: which places were settled at once, where it looked closer."""
     places, levels = study.explanation.places, study.defence.cover.levels
     if not places or not levels:
         return Markup("")
     figures = []
     for level, cover in enumerate(levels):
-        clear = sum(place.level == level for place in places)
+        doubtful = _doubtful(study, level)
+        settled = sum(place.level == level for place in places) - len(doubtful)
         closer = sum(place.level > level for place in places)
-        size = f"masks of {cover.mask[0]}×{cover.mask[1]}"
-        told = f"{clear:,} of {len(places):,} places clear" + (f", {closer:,} looked at closer" if closer else "")
-        alt = f"level {level + 1}, {size}: {told}"
-        figures.append(picture(level_picture(study.sharp, study.map, level), alt, alt))
+        told = f"{settled:,} of {len(places):,} places settled"
+        told += f", {closer:,} looked at closer" if closer else ""
+        told += f", {len(doubtful):,} in doubt" if doubtful else ""
+        alt = f"level {level + 1}, masks of {cover.mask[0]}×{cover.mask[1]}: {told}"
+        figures.append(picture(level_picture(study.sharp, study.map, level, doubtful), alt, alt))
         if not closer:
             break
     rest = len(levels) - len(figures)
     more = f" {rest} finer level{'s were' if rest > 1 else ' was'} not needed for the answer." if rest else ""
     words = tag(
         "p",
-        f"Blue: clear for {study.name}. Orange: clear for another class. Dark: looked at closer, with smaller masks. "
-        f"Grey: settled before.{more}",
+        f"Blue: settled for {study.name}. Orange: settled for another class. Dark: looked at closer, with smaller "
+        f"masks, or in doubt to the last. Grey: settled before. {LAST_LEVEL}{more}",
         class_="cm-note",
     )
     return tag("section", tag("h3", "Level by level"), words, tag("div", *figures, class_="cm-row"))
+
+
+def _doubtful(study: Study, level: int) -> set[int]:
+    """Places that stay in doubt at the last level, for a rule that wants a lead there, too."""
+    rule, last = study.defence.rule, len(study.defence.cover.levels) - 1
+    if level < last or not isinstance(rule, JuryDetection):
+        return set()
+    places = enumerate(study.explanation.places)
+    return {number for number, place in places if place.level == last and place.lead <= rule.last}
 
 
 def _votes(study: Study) -> Markup:
     """What the model said under each mask alone; votes for another class than the answer are framed."""
     if not study.views:
         return Markup("")
-    shown = study.views[:SHOWN]
-    addresses = small_pictures([view.picture for view in shown])
+    shown = study.views[: len(study.masked)]
+    addresses = small_pictures(study.masked)
     figures = [_vote(study, view, address) for view, address in zip(shown, addresses, strict=True)]
     counts = Counter(class_name(view.label, study.names) for view in study.views).most_common(5)
     said = ", ".join(f"{name} {count}" for name, count in counts)

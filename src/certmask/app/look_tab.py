@@ -25,14 +25,15 @@ class LookTab:
         asked, seen = [*controls.photo, *controls.question], [*controls.photo, controls.model]
         button.click(answered(self._look), asked, result, show_progress="full", **QUEUED)
         controls.when_other_photo(answered(self._preview), seen, result)
-        controls.model.change(answered(self._preview), seen, result, **QUIET)
+        for part in controls.question:
+            part.change(answered(self._preview), seen, result, **QUIET)
 
     def _look(self, name: str | None, own: Photo | None, *told: Any, progress: gr.Progress = PROGRESS) -> str:
         question = question_of(*told)
         return str(found(study(self.studio, chosen_photo(name, own), question, telling(progress))))
 
     def _preview(self, name: str | None, own: Photo | None, model: str) -> str:
-        """Another photo than what was found is about."""
+        """The photo alone: what was found is about another one, or another question."""
         photo = chosen_photo(name, own)
         address, alt = picture_uri(self.studio.sharp(photo, model)), f"the photo, {photo.name}"
         return str(tag("div", tag("div", picture(address, alt, "not looked at yet"), class_="cm-pair"), class_="cm"))

@@ -12,8 +12,8 @@ import gradio as gr
 from fastapi import FastAPI
 
 from certmask.app.attack_tab import AttackTab
-from certmask.app.controls import CACHE, QUIET, Controls, start_of
-from certmask.app.door import Door
+from certmask.app.controls import QUIET, Controls, start_of
+from certmask.app.door import CACHE, Door
 from certmask.app.examples import EXAMPLES, example
 from certmask.app.explore_tab import ExploreTab
 from certmask.app.explorer import Library
@@ -34,7 +34,7 @@ PATIENT = Limits(seconds=3600)
 INTRODUCTION = (
     "A sticker in the picture, a patch, can make an image classifier say anything. Here a photo is looked at under "
     "masks, each of which would hide the patch somewhere; what the classifier says under them is turned into an answer "
-    "and, where it can be, into a proof that no such patch changes it."
+    "and, where it can be, into a proof that no such patch changes it, or that none changes it unnoticed."
 )
 
 

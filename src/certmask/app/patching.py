@@ -1,10 +1,11 @@
-"""Put a patch on a photo, with any content, and let the bare model and three defences answer."""
+"""Put a patch on a photo, with any content, and let the bare model and some defences answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -20,7 +21,9 @@ from certmask.data import Framing, to_tensor
 from certmask.defences import Outcome, examine
 from certmask.errors import UsageError, any_of
 from certmask.rules.registry import listed
+from certmask.rules.rule import Asking, together
 from certmask.threat import Patch, Size
+from certmask.votes import VoteStore
 from certmask.zoo import load_model
 
 NOISE, STICKER, NETWORK, PUBLISHED = "noise", "sticker", "network", "published"
@@ -31,6 +34,8 @@ KINDS = {
     "optimized against the published rule": PUBLISHED,
 }
 """What a patch may show, in words and by name."""
+TARGETS = {NETWORK: "undefended", PUBLISHED: "published"}
+"""Whose answer an optimized patch is to change."""
 STEPS, VIEWS = 80, 10
 """Gradient steps of an optimized patch, and masked views in each of one against a rule."""
 
@@ -46,22 +51,27 @@ class Wish:
 
 @dataclass(frozen=True)
 class Answered:
-    """What one defence says about the clean photo and about the patched one."""
+    """What one defence says about the clean photo and about the patched one.
+
+    ``passed`` says whether the clean photo passes its test for ``label``, which need not be its own answer.
+    """
 
     rule: str
     guarantee: Guarantee
-    clean: Outcome
+    label: int
+    passed: bool
+    clean: Decision
     patched: Outcome
 
     @property
     def certified(self) -> bool:
         """Whether a theorem promises something about every patch on the clean photo."""
-        return bool(self.clean.certified) and self.guarantee.proved
+        return self.passed and self.guarantee.proved
 
     @property
     def broken(self) -> bool:
         """Whether such a promise was broken: a fault in this program."""
-        return self.certified and self.guarantee.broken_by(self._decision, self.clean.label)
+        return self.certified and self.guarantee.broken_by(self._decision, self.label)
 
     @property
     def changed(self) -> bool:
@@ -75,55 +85,84 @@ class Answered:
 
 @dataclass(frozen=True)
 class Patched:
-    """A photo with a patch on it, and what the bare model, the published rule, detection and recovery say.
+    """A photo with a patch of some ``kind`` on it, and what the bare model and the defences say.
 
     ``clean`` and ``picture`` are what the model was shown before and after, ``sharp`` is the clean photo for people.
     """
 
     photo: str
+    question: Question
+    kind: str
     clean: Image.Image
     picture: Image.Image
     sharp: Image.Image
     corner: Size
-    patch: Patch
-    label: int
     names: Sequence[str]
     answers: Sequence[Answered]
     passes: int
     seconds: float
 
+    @property
+    def patch(self) -> Patch:
+        """One patch of the threat: that which is put down."""
+        return self.question.threat.single
+
 
 def patched(studio: Studio, photo: Photo, question: Question, wish: Wish, tell: Tell | None = None) -> Patched:
-    """Make the patch, put it down, and ask all four; refused where it takes more than the limits allow."""
+    """Make the patch, put it down, and ask all of them; refused where it takes more than the limits allow."""
+    rules = compared(question.rule, question.count)
+    if TARGETS.get(wish.kind, rules[0]) not in rules:
+        raise UsageError(f"expected one patch at once where the published rule is attacked, got {question.count}")
     clean, meter = studio.seen(photo, question.model), Meter(studio.limits, tell)
-    patch = question.threat.single
     with studio.alone:
-        bench = studio.bench(question, compared(question.rule))
+        bench = studio.bench(question, rules)
         image = to_tensor(clean)
         with bench.metered(meter):
-            label = _label(bench, image)
-            picture, corner = _attacked(studio, bench, image, label, patch, wish, meter, tell)
-            (before,) = examine(bench.engine, [image], [label], bench.defences)
+            before = _decided(bench, image)
+            label = _true_label(before[TARGETS.get(wish.kind, rules[-1])][0])
+            picture, corner = _attacked(studio, bench, image, label, question.threat.single, wish, meter, tell)
             (after,) = examine(bench.engine, [picture], None, bench.defences)
+    certified = _true_label(before[rules[-1]][0])
     answers = [
-        Answered(defence.name, defence.guarantee, *outcomes)
-        for defence, *outcomes in zip(bench.defences, before.value, after.value, strict=True)
+        Answered(one.name, one.guarantee, certified, before[one.name][1], before[one.name][0], outcome)
+        for one, outcome in zip(bench.defences, after.value, strict=True)
     ]
     shown, names, sharp = as_picture(picture), bench.classifier.class_names, studio.sharp(photo, question.model)
-    return Patched(photo.name, clean, shown, sharp, corner, patch, label, names, answers, meter.passes, meter.seconds)
+    pictures = (clean, shown, sharp, corner)
+    return Patched(photo.name, question, wish.kind, *pictures, names, answers, meter.passes, meter.seconds)
 
 
-def compared(rule: str) -> tuple[str, ...]:
-    """The bare model, the published rule, one that detects and one that recovers: the chosen one in its place."""
+def compared(rule: str, count: int = 1) -> tuple[str, ...]:
+    """The bare model, the published rule, one that detects and one that recovers: the chosen one in its place.
+
+    The published rule knows one patch at once, and is left out where there are more.
+    """
     kind = listed(rule).rule.guarantee
+    published = ("published",) if count == 1 else ()
     detection = rule if kind is Guarantee.DETECTION else "zoom-detection"
-    return "undefended", "published", detection, rule if kind is Guarantee.RECOVERY else "zoom"
+    return "undefended", *published, detection, rule if kind is Guarantee.RECOVERY else "zoom"
 
 
-def _label(bench: Bench, image: Tensor) -> int:
-    """What the photo shows, as far as anybody here knows: what recovery answers about it while it is clean."""
-    (found,) = examine(bench.engine, [image], None, bench.defences)
-    return max(found.value[-1].label, 0)
+def _decided(bench: Bench, image: Tensor) -> dict[str, tuple[Decision, bool]]:
+    """What each defence answers about the clean photo, and whether the photo passes its test for recovery's answer.
+
+    Recovery comes last; what it answers is what the photo shows, as far as anybody here knows.
+    """
+
+    def program(_: list[int], store: VoteStore) -> Asking[list[list[tuple[Decision, bool]]]]:
+        decisions = yield from together(one.deciding(bench.engine, store) for one in bench.defences)
+        labels = np.array([_true_label(one) for one in decisions[-1]])
+        passed = yield from together(one.certifying(bench.engine, store, labels) for one in bench.defences)
+        found = zip(decisions, passed, strict=True)
+        return [[(decision[0], bool(passes[0])) for decision, passes in found]]
+
+    (found,) = bench.engine.run([image], program)
+    return {one.name: outcome for one, outcome in zip(bench.defences, found.value, strict=True)}
+
+
+def _true_label(decision: Decision) -> int:
+    """The class of an answer, as the true one; any where there is none."""
+    return max(decision.label, 0)
 
 
 def _attacked(
@@ -174,12 +213,11 @@ def _optimized(
     bench: Bench, surrogate: Surrogate, image: Tensor, label: int, patch: Patch, wish: Wish
 ) -> tuple[Tensor, Size]:
     """A patch by gradient descent, against the bare network or against the published rule."""
-    bare, published = bench.defences[:2]
+    (judged,) = (one for one in bench.defences if one.name == TARGETS[wish.kind])
     if wish.kind == NETWORK:
-        attack, judged = PatchAttack(surrogate, Descent(STEPS)), bare
+        attack = PatchAttack(surrogate, Descent(STEPS))
     else:
-        attack = AdaptiveAttack(surrogate, published, Descent(STEPS), goals=(SPARE_ONE,), views=VIEWS)
-        judged = published
+        attack = AdaptiveAttack(surrogate, judged, Descent(STEPS), goals=(SPARE_ONE,), views=VIEWS)
     corners = None if wish.corner is None else torch.tensor([wish.corner])
     found = attack(Job(image[None], torch.tensor([label]), patch, corners), defence_judge(bench.engine, judged))
     top, left = found.corners[0].tolist()

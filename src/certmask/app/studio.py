@@ -38,7 +38,7 @@ KEPT_MODELS, KEPT_BENCHES = 3, 8
 BATCH, MOST_BATCH = 8, 32
 """Images in a batch on a CPU, where one photo fills no larger one, and the most for a run that had so many."""
 RULES = tuple(row.option for row in REGISTER if row.suits != "bands" and row.option != "pair-detection")
-"""The rules of the page: those for any classifier and any number of patches."""
+"""The rules of the page: those that look at any classifier through masks; some know one patch at once."""
 SHARP = 256
 """Pixels of a picture's side for people, at least half of it."""
 MOST_PATCHES = 2
@@ -126,6 +126,8 @@ class Studio:
         if not models:
             raise UsageError("expected at least one model, got none")
         self._given = {short_name(model): model for model in models}
+        if len(self._given) < len(set(models)):
+            raise UsageError(f"expected models of different names, got {any_of(models)}")
         self.limits, self.lab = limits, Lab(limits)
         self.device, self.precision = str(present_device(device)), precision
         self.backend = default_backend(self.device) if backend == "auto" else backend
@@ -191,6 +193,8 @@ class Studio:
         def build() -> Bench:
             classifier = self.classifier(model)
             covers = [masks_for(classifier, threat, rule) for rule in rules]
+            for cover, rule in zip(covers, rules, strict=True):
+                _defence(cover, rule)  # what does not go together is refused before anything is measured
             margin = measured_margin(Engine(classifier, covers), list(probes(classifier.size)))
             return bench_of(
                 classifier, [_defence(cover, rule, margin) for cover, rule in zip(covers, rules, strict=True)]
@@ -214,7 +218,7 @@ def _scaled(framing: Framing, scale: int) -> Framing:
     return replace(framing, resized=(scale * resized[0], scale * resized[1]))
 
 
-def _defence(cover: Cover, rule: str, margin: Margin) -> MaskedDefence:
+def _defence(cover: Cover, rule: str, margin: Margin | None = None) -> MaskedDefence:
     """A rule with its masks; what promises something is told the margin."""
     row = listed(rule)
     return MaskedDefence(cover, row.made(None if row.rule.guarantee is Guarantee.NONE else margin), rule)

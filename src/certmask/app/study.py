@@ -46,12 +46,15 @@ class Price:
         return f"{told}; refused where it takes more than {self.allowed:,}"
 
 
+SHOWN = 36
+"""Masked pictures that people are shown; those that dissent come first."""
+
+
 @dataclass(frozen=True)
 class MaskedView:
-    """What the model was shown under one mask, what it said, and whether that is another class than the answer."""
+    """What the model said under one mask, and whether that is another class than the answer."""
 
     mask: int
-    picture: Image.Image
     label: int
     confidence: float
     dissents: bool
@@ -61,7 +64,8 @@ class MaskedView:
 class Study:
     """What a defence says about a photo, why, and what it took.
 
-    ``picture`` is what the model was shown, ``sharp`` the same part of the photo for people.
+    ``picture`` is what the model was shown, ``sharp`` the same part of the photo for people. ``views`` has those that
+    dissent first, ``masked`` what the model was shown in the first few.
     """
 
     photo: str
@@ -72,6 +76,7 @@ class Study:
     defence: MaskedDefence
     explanation: Explanation
     views: Sequence[MaskedView]
+    masked: Sequence[Image.Image]
     passes: int
     seconds: float
 
@@ -133,23 +138,28 @@ def looked_at(bench: Bench, photo: str, pictures: tuple[Image.Image, Image.Image
     image, defence = to_tensor(picture), bench.defences[0]
     with bench.metered(meter):
         (found,) = explain(bench.engine, [image], defence)
-    views = masked_views(bench, picture, found)
-    names = bench.classifier.class_names
-    return Study(
-        photo, picture, sharp, bench.classifier.name, names, defence, found, views, meter.passes, meter.seconds
-    )  # fmt: skip
+    views = masked_views(found)
+    seen = masked_pictures(bench, picture, views[:SHOWN])
+    name, names = bench.classifier.name, bench.classifier.class_names
+    return Study(photo, picture, sharp, name, names, defence, found, views, seen, meter.passes, meter.seconds)
 
 
-def masked_views(bench: Bench, picture: Image.Image, found: Explanation) -> list[MaskedView]:
+def masked_views(found: Explanation) -> list[MaskedView]:
     """Every single mask that was asked, those that name another class than the answer first."""
-    asked = [n for n, (label, confidence) in enumerate(found.votes) if label != NO_CLASS or confidence]
-    if not asked:
-        return []
+    views = [
+        MaskedView(mask, label, confidence, label != found.label)
+        for mask, (label, confidence) in enumerate(found.votes)
+        if label != NO_CLASS or confidence
+    ]
+    return sorted(views, key=lambda view: not view.dissents)
+
+
+def masked_pictures(bench: Bench, picture: Image.Image, views: Sequence[MaskedView]) -> list[Image.Image]:
+    """What the model was shown under these masks."""
     numbers = torch.from_numpy(bench.engine.forward.masks.index(bench.defences[0].cover))
     image = to_tensor(picture).to(bench.classifier.device)
-    views = []
-    for mask in asked:
-        (seen,) = bench.engine.forward.shown(image[None], numbers[mask].view(1, 1).to(image.device))
-        label, confidence = found.votes[mask]
-        views.append(MaskedView(mask, as_picture(seen), label, confidence, label != found.label))
-    return sorted(views, key=lambda view: not view.dissents)
+    pictures = []
+    for view in views:
+        (seen,) = bench.engine.forward.shown(image[None], numbers[view.mask].view(1, 1).to(image.device))
+        pictures.append(as_picture(seen))
+    return pictures
