@@ -125,7 +125,7 @@ def check_pages(folder: Path) -> None:
         ran = {row["defence"] for row in content(folder, name)["rows"]}
         asked = [one.question for one in experiment.comparisons if {one.first, one.second} <= ran]
         assert all(question in paired for question in asked)
-        assert not experiment.panels or f"](images/{name}--deit--mine" in tables.plots(folder / name)
+        assert not experiment.panels or f"](../images/{name}--deit--mine" in tables.plots(folder / name)
     assert {line.split()[2] for line in runs.commands(folder).splitlines()} == MEASURED.keys()
 
 

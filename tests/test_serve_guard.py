@@ -201,8 +201,11 @@ def test_decoders_say_nothing_in_the_log(server: Server) -> None:
     """One photo, of which Pillow has several or hundreds of things to say, is one line."""
     with pytest.warns(UserWarning, match="larger than file|Truncated File Read"):
         read_photo(BytesIO(tag_bomb(300)), "a photo")
-    before, until = len(server.said.read_text().splitlines()), time.monotonic() + 60
-    assert server.post(tag_bomb(300)).status == 200
+    for _ in range(10):  # its decoders have a second, which is short on a busy machine
+        before, until = len(server.said.read_text().splitlines()), time.monotonic() + 60
+        if (status := server.post(tag_bomb(300)).status) == 200:
+            break
+    assert status == 200
     said: list[str] = []
     while not said and time.monotonic() < until:  # the line is written once the answer is sent
         said = [line[:24] for line in server.said.read_text().splitlines()[before:]]
