@@ -103,15 +103,6 @@ def same(path: Path, plain: Path) -> bool:
     return read_results(path)[0] == read_results(plain)[0] and found(path) == found(plain)
 
 
-def test_a_ray_of_its_own_ends_with_the_run_and_a_killed_driver_goes_on(
-    killed: tuple[str, list[str]], plain: Path
-) -> None:
-    with marked() as other:
-        certmask("certify", *killed[1])
-        assert same(Path(killed[1][-1]), plain)
-    assert all_gone(other)
-
-
 def test_two_nodes_write_the_file_of_one_machine(
     cluster: Any, folder: Path, options: list[str], plain: Path, tmp_path: Path
 ) -> None:
@@ -268,6 +259,15 @@ def test_a_worker_that_is_another_function_is_refused(
         cluster.remove_node(odd[0])
         cluster.add_node(**NODE)
     assert read_results(tmp_path / "run.jsonl")[1] == []
+
+
+def test_a_ray_of_its_own_ends_with_the_run_and_a_killed_driver_goes_on(
+    killed: tuple[str, list[str]], plain: Path
+) -> None:
+    with marked() as other:
+        certmask("certify", *killed[1])
+        assert same(Path(killed[1][-1]), plain)
+    assert all_gone(other)
 
 
 def test_nothing_is_left_of_a_killed_driver(killed: tuple[str, list[str]]) -> None:
