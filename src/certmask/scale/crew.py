@@ -55,7 +55,8 @@ class Crew:
     """As many workers as are wanted, from their first start to the end of the ``with`` block."""
 
     def __init__(self, ray: Any, pool: Pool, size: int, setting: Setting, workplace: Workplace) -> None:
-        self._ray, self._record = ray, started_record(ray)
+        self._ray: Any = ray
+        self._record: Any = started_record(ray)
         needs = {"num_cpus": pool.cpus, "num_gpus": pool.gpus, "max_concurrency": AT_HAND}
         self._actor = ray.remote(Worker).options(**needs)
         self._given: tuple[Any, ...] = ray.put(setting), workplace, self._record
