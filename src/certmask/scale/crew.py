@@ -74,7 +74,7 @@ class Crew:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of every handle now: the end of one later would be taken for that of the next session's actor."""
+        """Let go of every handle while its session lasts: Ray numbers actors anew in the next one."""
         for member in self._members:
             member.handle = None
             member.asked.clear()
