@@ -165,7 +165,7 @@ def test_workers_that_die_before_they_work_end_the_run(monkeypatch: pytest.Monke
 
 
 def test_workers_that_die_as_they_begin_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them but the one that surveyed, which goes on until it dies, too."""
+    """Every one of them, however often it is replaced."""
 
     def weak(handle: Handle, method: str, arguments: tuple[Any, ...]) -> Any:
         if method == "begin":

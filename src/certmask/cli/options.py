@@ -126,6 +126,10 @@ BatchOption = Annotated[
     int | None,
     typer.Option("--batch", min=1, help="Images per forward pass, part of the certificate; default: by device."),
 ]
+HostOption = Annotated[
+    str, typer.Option("--host", help="Address to listen on; another than a loopback one lets other machines in.")
+]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
 BackendOption = Annotated[
     str,
     typer.Option(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from certmask.cli.options import BackendOption, DeviceOption, PrecisionOption
+from certmask.cli.options import BackendOption, DeviceOption, HostOption, PortOption, PrecisionOption
 
 OFFERED = ("resnet26-cifar10", "deit_tiny-imagenette", "efficientnet-lite0")
 """The models that the page offers where nobody says otherwise: those that come with certmask and its demo."""
@@ -30,12 +30,8 @@ def page(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     backend: BackendOption = "auto",
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; another than a loopback one lets other machines in.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 7860,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 7860,
     most_bytes: Annotated[int, typer.Option("--most-bytes", min=1, help="Largest upload, in bytes.")] = 16 * 2**20,
     most_pixels: Annotated[
         int, typer.Option("--most-pixels", min=1, help="Largest photo, in pixels of its file.")

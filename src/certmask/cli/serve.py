@@ -20,6 +20,7 @@ from certmask.cli.options import (
     DefenceOption,
     DeviceOption,
     FoldOption,
+    HostOption,
     LastResortOption,
     LevelsOption,
     MarginOption,
@@ -31,6 +32,7 @@ from certmask.cli.options import (
     PatchOption,
     PatchSizesOption,
     PooledOption,
+    PortOption,
     PrecisionOption,
     ShareOption,
     SlopeOption,
@@ -92,12 +94,8 @@ def serve(
     batch: BatchOption = None,
     backend: BackendOption = "auto",
     views: ViewsOption = "plain",
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; another than a loopback one lets other machines in.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
     most_bytes: Annotated[
         int, typer.Option("--most-bytes", min=1, help="Largest upload, in bytes of a request's body.")
     ] = 16 * 2**20,
