@@ -28,7 +28,7 @@ from certmask.attacks.attempts import Budget
 from certmask.attacks.certified_run import read_certified
 from certmask.attacks.gauntlet import Gauntlet
 from certmask.attacks.target import Target
-from certmask.attacks.vote_game import VoteGame
+from certmask.attacks.vote_game import Play, VoteGame
 from certmask.attacks.worst_case import worst_case
 from certmask.certificate import Decision, Guarantee
 from certmask.certification import certify_run
@@ -353,7 +353,7 @@ class Laboratory:
         """How many plays of the vote game, photo after photo, it takes to break a certificate."""
         made, chance = Counted(), np.random.default_rng(seed)
         chosen = chance.permutation(list(images))[: self.options.played]
-        with patch("certmask.attacks.vote_game.VoteGame.play", made.play):
+        with patch("certmask.attacks.vote_game.VoteGame.played", made.played):
             for image in chosen.tolist():
                 votes, label = self.votes(defence, image)
                 for district in some_districts(defence.cover, chance):
@@ -395,13 +395,14 @@ class Counted:
 
     def __init__(self) -> None:
         self.count = 0
-        honest = VoteGame.play
+        honest = VoteGame.played
 
-        def play(game: VoteGame, strategy: Any) -> Any:
-            self.count += 1
-            return honest(game, strategy)
+        def played(game: VoteGame, strategies: Any) -> Iterator[Play]:
+            for play in honest(game, strategies):
+                self.count += 1
+                yield play
 
-        self.play = play
+        self.played = played
 
 
 def attempts_until_broken(gauntlet: Gauntlet, name: str) -> Row:

@@ -597,7 +597,7 @@ def test_passes_that_hide_all_places_keep_their_votes() -> None:
     districts = LINE.districts
     for pair in combinations(range(len(districts)), 2):
         game = VoteGame(votes, JuryRecovery(), pair, torch.eye(3))
-        _, turned = game.play(lambda passes: np.full(len(passes), 2))
+        turned = game.play(lambda passes: np.full(len(passes), 2)).turned
         juries = [set(districts.jury(place)) for place in pair]
         assert turned
         assert not any(all(jury & set(masks) for jury in juries) for masks in turned)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +32,28 @@ Strategy = Callable[[IntArray], IntArray]
 Turned = dict[tuple[int, ...], Tensor]
 """The passes that the attacker answered, by their masks, with the probabilities that came of it."""
 
+Turn = tuple[IntArray, Tensor]
+"""Free passes that were asked for at once and not left as they were: their sets of masks, and the outputs cast."""
+
+NUMBERS = 1 << 22
+"""Probabilities of single masks in all games that are played at once, at most."""
+
+
+class Play(NamedTuple):
+    """What the rule decided in a game, and what the attacker did, turn by turn."""
+
+    decision: Decision
+    turns: list[Turn]
+
+    @property
+    def turned(self) -> Turned:
+        """The votes that the attacker cast."""
+        return {
+            tuple(sorted(mask for mask in row if mask != NONE)): output
+            for sets, outputs in self.turns
+            for row, output in zip(sets.tolist(), outputs, strict=True)
+        }
+
 
 class VoteGame:
     """A rule asks, an attacker answers: a pass with a mask of the district's jury keeps its vote, all others are free.
@@ -52,35 +76,52 @@ class VoteGame:
         self._ballot = Ballot(votes.cover)
         alone = hiding(np.arange(len(votes.cover))[:, None], self.juries)
         self.free_masks = np.flatnonzero(~alone)
+        self.at_once = min(max(NUMBERS // (len(votes.cover) * palette.shape[1]), 1), 64)
 
-    def play(self, strategy: Strategy) -> tuple[Decision, Turned]:
-        """What the rule decides when the attacker follows a strategy, and the votes that the attacker cast."""
-        passes = self._ballot.passes
-        attacked = Votes(self._ballot, VoteStore(1, passes, self.palette.shape[1], self.palette.device))
-        turned: Turned = {}
-        asking = self.rule.deciding(attacked)
+    def play(self, strategy: Strategy) -> Play:
+        """One game, against one strategy."""
+        (one,) = self.played([strategy])
+        return one
+
+    def played(self, strategies: Iterable[Strategy]) -> Iterator[Play]:
+        """A game against each of the strategies, in their order; some of them are played at once."""
+        left = iter(strategies)
+        while some := list(islice(left, self.at_once)):
+            yield from self._played(some)
+
+    def _played(self, strategies: Sequence[Strategy]) -> list[Play]:
+        passes, games = self._ballot.passes, len(strategies)
+        store = VoteStore(games, passes, self.palette.shape[1], self.palette.device)
+        turns: list[list[Turn]] = [[] for _ in strategies]
+        asking = self.rule.deciding(Votes(self._ballot, store))
         while True:
             try:
                 asked = next(asking)
             except StopIteration as stop:
-                return stop.value[0], turned
-            new = attacked.store.missing(asked)
+                return [Play(decision, own) for decision, own in zip(stop.value, turns, strict=True)]
+            new = store.missing(asked)
             if len(new):
-                attacked.store.add(new, self._answers(passes.sets(new.passes), strategy, turned))
+                store.add(new, self._answers(passes.sets(new.passes), new.pictures, strategies, turns))
 
-    def _answers(self, sets: IntArray, strategy: Strategy, turned: Turned) -> Tensor:
+    def _answers(
+        self, sets: IntArray, games: IntArray, strategies: Sequence[Strategy], turns: Sequence[list[Turn]]
+    ) -> Tensor:
+        """Outputs for new passes of the games, whose numbers rise, and for each game what its attacker cast."""
         free = ~hiding(sets, self.juries)
-        outputs = self.palette.new_empty(len(sets), self.palette.shape[1])
-        outputs[torch.from_numpy(~free)] = self.votes.of(sets[~free])
-        picks = strategy(sets[free])
-        picks = np.where((picks == CLEAN) & ~self._voted(sets[free]), 0, picks)
-        answers = self.palette[torch.from_numpy(picks)].clone()
+        picks = np.full(len(sets), CLEAN)
+        begins = np.searchsorted(games, np.arange(len(strategies) + 1))
+        for game, strategy in enumerate(strategies):
+            mine = begins[game] + np.flatnonzero(free[begins[game] : begins[game + 1]])
+            if len(mine):
+                picks[mine] = strategy(sets[mine])
+        picks[free & (picks == CLEAN) & ~self._voted(sets)] = 0
         left = picks == CLEAN
-        if left.any():
-            answers[torch.from_numpy(left)] = self.votes.of(sets[free][left])
-        outputs[torch.from_numpy(free)] = answers
-        named = (tuple(sorted(mask for mask in row if mask != NONE)) for row in sets[free][~left].tolist())
-        turned.update(zip(named, answers[torch.from_numpy(~left)], strict=True))
+        outputs = self.palette[torch.from_numpy(picks)]
+        outputs[torch.from_numpy(left)] = self.votes.of(sets[left])
+        for game, own in enumerate(turns):
+            mine = begins[game] + np.flatnonzero(~left[begins[game] : begins[game + 1]])
+            if len(mine):
+                own.append((sets[mine], self.palette[torch.from_numpy(picks[mine])]))
         return outputs
 
     def _voted(self, sets: IntArray) -> BoolArray:
@@ -88,25 +129,34 @@ class VoteGame:
         ask = Ask(np.zeros(len(sets), dtype=np.int64), self.votes.ballot.numbers(sets))
         return np.asarray(self.votes.store.slots(*ask) >= 0)
 
-    def every_play(self) -> Iterator[tuple[Decision, Turned]]:
-        """All games, over every row of the palette for every free pass that the rule comes to ask for."""
-        picks: list[int] = []
-        while True:
-            used = 0
+    def every_play(self) -> Iterator[Play]:
+        """All games, over every row of the palette for every free pass that the rule comes to ask for, each once."""
+        waiting: list[Iterator[Line]] = [iter([Line()])]
+        while waiting:
+            lines = list(islice(waiting[-1], self.at_once))
+            if not lines:
+                waiting.pop()
+                continue
+            yield from self.played(lines)
+            waiting += [line.others(len(self.palette)) for line in lines]
 
-            def strategy(passes: IntArray) -> IntArray:
-                nonlocal used
-                begin, used = used, used + len(passes)
-                picks.extend([0] * (used - len(picks)))
-                return np.array(picks[begin:used], dtype=np.int64)
 
-            yield self.play(strategy)
-            del picks[used:]
-            while picks and picks[-1] == len(self.palette) - 1:
-                picks.pop()
-            if not picks:
-                return
-            picks[-1] += 1
+class Line:
+    """A line of play: rows of the palette for the first free passes that are asked for, then the first row."""
+
+    def __init__(self, picks: tuple[int, ...] = ()) -> None:
+        self.picks, self.used = picks, 0
+
+    def __call__(self, passes: IntArray) -> IntArray:
+        begin, self.used = self.used, self.used + len(passes)
+        own = self.picks[begin : self.used]
+        return np.array([*own, *[0] * (len(passes) - len(own))], dtype=np.int64)
+
+    def others(self, rows: int) -> Iterator[Line]:
+        """The lines that leave this one, once it was played, where it took the first row of its own accord."""
+        for count in range(self.used - len(self.picks)):
+            before = self.picks + (0,) * count
+            yield from (Line((*before, row)) for row in range(1, rows))
 
 
 def juries_of(districts: Districts, district: District) -> list[IntArray]:

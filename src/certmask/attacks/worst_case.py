@@ -16,6 +16,7 @@ from certmask.attacks.levels import thresholds_of
 from certmask.attacks.means import check_allowed
 from certmask.attacks.vote_game import (
     District,
+    Play,
     Turned,
     VoteGame,
     known_strategies,
@@ -123,18 +124,22 @@ def harm_of(decision: Decision, label: int) -> Harm:
 def _worst_in(game: VoteGame, label: int, plays: int, chance: np.random.Generator) -> WorstCase:
     """The worst of known strategies and of every play in one district; if those are too many, of chance as well."""
     every = game.every_play()
-    known = map(game.play, known_strategies(game, chance))
+    known = game.played(known_strategies(game, chance))
     worst = _worst(_cases(game, chain(known, islice(every, plays)), label))
     if worst.exact or next(every, None) is None:
         return replace(worst, exact=True)
-    some = map(game.play, random_strategies(game, max(plays // 10, 1), chance))
+    some = game.played(random_strategies(game, max(plays // 10, 1), chance))
     return max(worst, _worst(_cases(game, some, label)), key=lambda case: case.harm)
 
 
-def _cases(game: VoteGame, played: Iterable[tuple[Decision, Turned]], label: int) -> Iterator[WorstCase]:
-    for decision, turned in played:
-        harm = harm_of(decision, label)
-        yield WorstCase(harm, decision, game.district, turned, exact=harm is Harm.WRONG)
+def _cases(game: VoteGame, plays: Iterable[Play], label: int) -> Iterator[WorstCase]:
+    """The plays that are worse than all before them."""
+    worst: Harm | None = None
+    for play in plays:
+        harm = harm_of(play.decision, label)
+        if worst is None or harm > worst:
+            worst = harm
+            yield WorstCase(harm, play.decision, game.district, play.turned, exact=harm is Harm.WRONG)
 
 
 def _worst(cases: Iterable[WorstCase]) -> WorstCase:
