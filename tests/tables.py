@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from math import inf
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 import reference_rules as reference
@@ -28,9 +29,11 @@ from certmask.rules import (
 from certmask.votes import Votes, VoteStore
 
 CLASSES = 4
+Outputs = dict[tuple[int, int], list[float]]
+"""What is said about a picture under two masks, one, or none."""
 
 
-def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> dict[tuple[int, int], list[float]]:
+def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> Outputs:
     """Outputs that mostly favour the label or do not, as 64ths that add up to 1 (exact sums, many ties) or smooth."""
     table = {}
     passes = [(NONE, NONE), *((i, j) for j in range(len(cover)) for i in range(j + 1))]
@@ -47,9 +50,43 @@ def random_table(cover: Cover, label: int, smooth: bool, rng: Random) -> dict[tu
     return table
 
 
-def as_votes(cover: Cover, table: dict[tuple[int, int], list[float]]) -> Votes:
-    """The same table as the library holds it."""
-    return votes_under(cover, list(table), torch.tensor(list(table.values())))
+def silenced(table: Outputs, rng: Random) -> Outputs:
+    """The same, with a few votes that gave no numbers."""
+    rate = rng.choice([0.0, 0.05, 0.5])
+    return {one: [0.0] * len(row) if rng.random() < rate else row for one, row in table.items()}
+
+
+class Drawn(NamedTuple):
+    """Tables on one cover, as both sides hold them, and their labels."""
+
+    cover: Cover
+    votes: Votes
+    tables: Sequence[Outputs]
+    labels: Sequence[int]
+
+
+@cache
+def drawn(covers: Sequence[Cover], smooth: bool, count: int, seed: int, silent: bool = False) -> list[Drawn]:
+    """Random tables by cover, the same for all rules."""
+    rng, found = Random(seed), dict[Cover, list[tuple[Outputs, int]]]()
+    for _ in range(count):
+        cover, label = rng.choice(covers), rng.randrange(CLASSES)
+        table = random_table(cover, label, smooth, rng)
+        found.setdefault(cover, []).append((silenced(table, rng) if silent else table, label))
+    return [
+        Drawn(cover, as_votes(cover, *(table for table, _ in some)), *zip(*some, strict=True))
+        for cover, some in found.items()
+    ]
+
+
+def as_votes(cover: Cover, *tables: Outputs) -> Votes:
+    """The same tables as the library holds them, of one picture each; all have the same passes."""
+    ballot = ballot_of(cover)
+    store = VoteStore(len(tables), ballot.passes, CLASSES)
+    passes = ballot.numbers(np.array(list(tables[0]), dtype=np.int64))
+    asked = Ask(np.repeat(np.arange(len(tables)), len(passes)), np.tile(passes, len(tables)))
+    store.add(asked, torch.tensor([row for table in tables for row in table.values()]))
+    return Votes(ballot, store)
 
 
 def votes_under(cover: Cover, sets: Sequence[Sequence[int]], outputs: Tensor) -> Votes:
@@ -93,9 +130,7 @@ def judges_of(rule: JuryDetection | JuryRecovery, cover: Cover) -> reference.Jud
     return reference.Judges(judge(rule.claim_thresholds), duels)
 
 
-def by_reference(
-    rule: Rule, cover: Cover, table: dict[tuple[int, int], list[float]], label: int
-) -> tuple[reference.Recovered, bool]:
+def by_reference(rule: Rule, cover: Cover, table: Outputs, label: int) -> tuple[reference.Recovered, bool]:
     """Decision, its basis and certificate in plain Python."""
     n, margin = len(cover), rule.margin
     if isinstance(rule, (JuryDetection, JuryRecovery)):

@@ -12,7 +12,7 @@ import reference_rules as reference
 import torch
 from game import HARD, LEADS, Table, certifying, deciding, line_zoom, play, played
 from members import ZOOMING
-from tables import as_votes, by_reference, judges_of, places_of, random_table
+from tables import Outputs, as_votes, by_reference, drawn, judges_of, places_of, random_table
 
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee, Weakest
 from certmask.covers import Cover, default_cover, spread_cover, stacked_cover, zoom_cover
@@ -27,19 +27,13 @@ from certmask.votes import Votes
 torch.set_num_threads(1)
 
 ONE = Patch(1, 1)
-COVERS = [
+COVERS = (
     line_zoom(4, (4, [0]), (2, [0, 2]), (1, [0, 1, 2, 3])),
     line_zoom(5, (3, [0, 2]), (2, range(4)), patch=2),
     stacked_cover([line_zoom(5, (3, [0, 3])).levels[0], spread_cover((1, 5), ONE, (1, 2), (1, 2))]),
     zoom_cover((4, 3), ONE, (2, 3), 1),
     line_zoom(3, (1, [0, 1, 2]), (1, [0, 1, 2])),
-]
-
-
-def silenced(table: dict[tuple[int, int], list[float]], rng: Random) -> dict[tuple[int, int], list[float]]:
-    """The same, with a few votes that gave no numbers."""
-    rate = rng.choice([0.0, 0.05, 0.5])
-    return {one: [0.0] * len(row) if rng.random() < rate else row for one, row in table.items()}
+)
 
 
 RULES = [
@@ -52,7 +46,7 @@ RULES = [
 ]
 
 
-def named_at_any_level(rule: JuryDetection, cover: Cover, table: dict[tuple[int, int], list[float]]) -> set[int]:
+def named_at_any_level(rule: JuryDetection, cover: Cover, table: Outputs) -> set[int]:
     """The classes that places name at one level or another, and no class."""
     judge = judges_of(rule, cover).claims
     levels = [reference.claim_levels(table, place) for place in places_of(cover, rule.pairs)]
@@ -61,24 +55,23 @@ def named_at_any_level(rule: JuryDetection, cover: Cover, table: dict[tuple[int,
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_levels_agree_with_the_reference(rule: Rule) -> None:
-    """40 seeded tables per rule, some with silent votes: same class, alert, basis and certificate.
+    """80 seeded tables per rule, some with silent votes: same class, alert, basis and certificate.
 
     The class of an alert that detection raises is that of some verdict: it does not look at all of them.
     """
-    rng, outcomes = Random(21), Counter[tuple[bool, bool]]()
     smooth = isinstance(getattr(rule, "aggregate", None), MeanLogProbability)
-    for _ in range(80):
-        cover, label = rng.choice(COVERS), rng.randrange(4)
-        table = silenced(random_table(cover, label, smooth, rng), rng)
-        votes = as_votes(cover, table)
-        decision, proved = rule.decide(votes), rule.certify(votes, label).holds
-        found = reference.Recovered((decision.label, decision.alert), decision.basis)
-        expected, holds = by_reference(rule, cover, table, label)
-        if isinstance(rule, JuryDetection) and expected.decision[1]:
-            assert decision.label in named_at_any_level(rule, cover, table)
-            found = found._replace(decision=(expected.decision[0], decision.alert))
-        assert (found, proved) == (expected, holds), (cover, table)
-        outcomes[decision.label == label and not decision.alert, proved] += 1
+    outcomes = Counter[tuple[bool, bool]]()
+    for cover, votes, tables, labels in drawn(COVERS, smooth, 80, 21, silent=True):
+        decisions = answer(rule.deciding(votes), votes)
+        proved = answer(rule.certifying(votes, np.array(labels)), votes).tolist()
+        for decision, proof, table, label in zip(decisions, proved, tables, labels, strict=True):
+            found = reference.Recovered((decision.label, decision.alert), decision.basis)
+            expected, holds = by_reference(rule, cover, table, label)
+            if isinstance(rule, JuryDetection) and expected.decision[1]:
+                assert decision.label in named_at_any_level(rule, cover, table)
+                found = found._replace(decision=(expected.decision[0], decision.alert))
+            assert (found, proof) == (expected, holds), (cover, table)
+            outcomes[decision.label == label and not decision.alert, proof] += 1
     assert outcomes[False, False] > 4
     assert outcomes[True, True] > 4
 

@@ -89,7 +89,7 @@ def outcomes(engine: Engine, defence: AnyDefence, pictures: Tensor, labels: Tens
 def test_no_patch_of_any_plain_colour_changes_a_certified_answer(rule: EvidenceRule) -> None:
     """Every place, and every corner of the colour cube; some pictures are not certified."""
     ready = classifier(batch=64)
-    engine, defence = Engine(ready, []), LocalDefence(rule, ready.fields)
+    engine, defence = Engine(ready, [], cohort=64), LocalDefence(rule, ready.fields)
     clean = outcomes(engine, defence, PICTURES, LABELS)
     assert {outcome.certified for outcome in clean} == {True, False}
     corners = list(product(range(SIDE - PATCH + 1), repeat=2))
