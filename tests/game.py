@@ -37,6 +37,8 @@ Options = Callable[[Pass], Sequence[int]]
 
 AT_ONCE = 1024
 """Games in a cohort."""
+AHEAD = 6
+"""Dissenting votes that are tried on one table at once; those after the first that it bears are tried again."""
 
 HARD = torch.eye(3)
 """Certain answers, one for each of three classes."""
@@ -212,7 +214,12 @@ def proof(cover: Cover, rule: Rule, label: int, palette: Tensor, table: Table) -
 
     A pass that the table does not have votes for the label.
     """
-    return play(cover, certifying(rule, label), palette, lambda one: table.get(one, label))
+    return play(cover, certifying(rule, label), palette, or_label(table, label))
+
+
+def or_label(table: Table, label: int) -> Callable[[Pass], int]:
+    """The table's votes; a pass that it does not have votes for the label."""
+    return lambda one: table.get(one, label)
 
 
 def holds(cover: Cover, rule: Rule, label: int, palette: Tensor, table: Table) -> bool:
@@ -231,11 +238,13 @@ def brittle(cover: Cover, rule: Rule, label: int, palette: Tensor, rng: Random) 
         return None
     tried: set[Pass] = set()
     while left := sorted(set(table) - tried):
-        one = rng.choice(left)
-        tried.add(one)
-        held, changed = proof(cover, rule, label, palette, {**table, one: rng.randrange(len(palette))})
-        if held:
-            table = {**table, **changed}
+        order = rng.sample(left, min(len(left), AHEAD))
+        dissents = [{**table, one: rng.randrange(len(palette))} for one in order]
+        runs = played(cover, certifying(rule, label), palette, [or_label(dissent, label) for dissent in dissents])
+        held = next((number for number, run in enumerate(runs) if run[0]), len(order))
+        tried.update(order[: held + 1])
+        if held < len(order):
+            table = {**table, **runs[held][1]}
     return table
 
 
