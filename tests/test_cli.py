@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -449,38 +445,3 @@ def test_table_with_nonsense(tmp_path: Path) -> None:
     (tmp_path / "cut.jsonl").write_text('{"certmask_res')
     for name in ("none.jsonl", "cut.jsonl"):
         assert name in certmask("table", tmp_path / name, code=1).stderr
-
-
-def test_killed_at_random_moments_a_run_ends_with_the_same_rows(little_model: Path, tmp_path: Path) -> None:
-    """SIGKILL again and again; the last run completes; rows equal those of an uninterrupted run."""
-    arguments = ["certify", "demo-cifar10", "--model", str(little_model), "--images", "10", "--patch", "3"]
-    arguments += ["--rule", "jury-recovery", "--rule", "undefended", "--batch", "8", "--backend", "torch"]
-    certmask(*arguments, "--out", tmp_path / "whole.jsonl")
-    command = [*PROGRAM, *arguments, "--out", "cut.jsonl"]
-    chance = random.Random(0)
-    kills = 0
-    while kills < 2:
-        run = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        rows = _rows(tmp_path / "cut.jsonl")
-        while run.poll() is None and _rows(tmp_path / "cut.jsonl") == rows:
-            time.sleep(0.01)
-        time.sleep(chance.random() * 0.2)
-        if run.poll() is not None:
-            break
-        run.send_signal(signal.SIGKILL)
-        run.wait()
-        kills += 1
-    assert kills == 2
-    certmask(*arguments, "--out", "cut.jsonl", cwd=tmp_path)
-    assert outcomes(tmp_path / "cut.jsonl") == outcomes(tmp_path / "whole.jsonl")
-    assert len(outcomes(tmp_path / "cut.jsonl")) == 10
-
-
-def _rows(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
