@@ -1,6 +1,6 @@
 """Attacks one certified photo and draws what came of it: attack.png and attack-fails.jpg in docs/images.
 
-Run by hand: `python docs/draw_attack.py` (about a minute on two CPU cores; the seed is fixed). The photo is
+Run by hand: `python docs/draw_attack.py` (some minutes on two CPU cores; the seed is fixed). The photo is
 scikit-image's coffee cup (CC0), the model EfficientNet-Lite0, the patch 32×32. The patch is made against the published
 rule; the very same picture is then shown to the other defences. It is an error if one of them does not certify the
 clean photo. The record is results/attacks/picture.json; `--caption` prints the captions of both pictures from it.
