@@ -201,12 +201,17 @@ def _networks(trials: Sequence[FinishedTrial], results: Path) -> str:
 def attacked(folder: Path) -> list[tuple[Run, Run, list[AttackFigures]]]:
     """The attacks on networks of bands and cells: what was certified, the attempts, and their figures."""
     found = []
-    for path in sorted(folder.glob("*-attempts.jsonl.gz")):
-        run = read_run(path)
-        found.append((read_run(path.with_name(path.name.replace("-attempts", "-certified"))), run, attack_figures(run)))
+    for run in filter(_other, map(read_run, sorted(folder.glob("*-attempts.jsonl.gz")))):
+        path = run.path.with_name(run.path.name.replace("-attempts", "-certified"))
+        found.append((read_run(path), run, attack_figures(run)))
     if not found:
-        raise ResultsError(f"expected attempts in {folder}/*-attempts.jsonl.gz, got none")
+        raise ResultsError(f"expected attempts on networks of bands or cells in {folder}/*-attempts.jsonl.gz, got none")
     return found
+
+
+def _other(run: Run) -> bool:
+    """Whether a run is of a network of bands or cells."""
+    return all("fields" in own or own["cover"]["tiling"] == "bands" for own in run.defences.values())
 
 
 def attacks_table(folder: Path) -> str:

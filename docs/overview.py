@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from attempts import attack_runs
 from experiment_tables import entries_in, lined, trials_in
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -43,7 +44,7 @@ from certmask.geometry.paper import theorem2_bound
 from certmask.report.plots import BLUE, GREEN, GREY, ORANGE, svg_plot
 from certmask.results.clusters import difference, is_right
 from certmask.results.columns import Figures, attack_figures, figures
-from certmask.results.run import Run, read_run
+from certmask.results.run import Run
 from certmask.results.statistics import Share
 from certmask.threat import Patch
 from certmask.zoo.networks import MASKS as NETWORKS_OF_MASKS
@@ -204,8 +205,8 @@ def attempts(results: Path) -> dict[Guarantee, tuple[int, int, int, int]]:
     Of networks without a defence: attempts, and how many changed the answer.
     """
     found: dict[Guarantee, tuple[int, int, int, int]] = {}
-    for path in sorted(results.glob("*/*-attempts.jsonl*")):
-        for own in attack_figures(read_run(path)):
+    for run in attack_runs(results):
+        for own in attack_figures(run):
             broken = own.label_changed if own.broken is None else own.broken
             counts = (own.attempts, broken, own.images, own.images_lost)
             before = found.get(own.guarantee, (0, 0, 0, 0))

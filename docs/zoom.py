@@ -189,7 +189,7 @@ def attacks_table(start: Path) -> str:
     """Attempts on photos that zoom certifies, and on the same photos without a defence."""
     lines, budgets = [], set()
     for name, short in NETWORKS.values():
-        run = read_run(start.with_name(f"{start.name}-{short}-attempts.jsonl"))
+        run = read_run(start.with_name(f"{start.name}-{short}-attempts.jsonl.gz"))
         bare, own = attack_figures(run)
         budgets.add((run.model["precision"], run.model["device"], *(run.header["budget"][k] for k in BUDGET)))
         if bare.guarantee is not Guarantee.NONE or own.broken is None:
@@ -210,7 +210,7 @@ def uncertified(start: Path) -> Iterable[tuple[str, AttackFigures, Share]]:
     """Attempts on photos that are answered rightly and not certified, and how many of these answers fell; a last resort
     that was not reached is left out."""
     for name, short in NETWORKS.values():
-        run = read_run(start.with_name(f"{start.name}-{short}-uncertified.jsonl"))
+        run = read_run(start.with_name(f"{start.name}-{short}-uncertified.jsonl.gz"))
         for own in attack_figures(run):
             if own.attempts:
                 fell = sum(row["fell"] for row in run.rows if row["defence"] == own.defence)
