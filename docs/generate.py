@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
+import attempts
 import experiment_tables as tables
 import other_methods
 import overview
@@ -50,6 +51,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "recipes-reported": recipes.reported_table,
     "recipes-views": recipes.views_table,
     "attack": runs.attack_tables,
+    "attempts": attempts.attempts_table,
     "overview": overview.overview_table,
     "zoom": zoom.recovery_table,
     "zoom-one": zoom.one_run_table,

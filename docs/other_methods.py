@@ -37,7 +37,7 @@ CARDS = {"deit_tiny-cifar10": "cifar10-deit_tiny-random"}
 
 LOCAL = re.compile(r"local weights, sha256 (\w+)(?: \(ImageNet-1k\))?")
 DS, FIRST, PUBLISHED = "DS", "DS, first classes, place by place", ("DS", "PG-DS")
-SMOOTHED, TOLD, MIDDLE = "smoothed_deit_tiny", "told_resnet26", "2 %"
+SMOOTHED, TOLD, MASKED, MIDDLE = "smoothed_deit_tiny", "told_resnet26", "deit_tiny-imagenette", "2 %"
 KEPT = ("reported_clean", "reported_robust", "clean_accuracy", "certified_recovery", "passes_to_answer",
         "passes_to_prove_if_proved", "estimated_milliseconds_to_answer")  # fmt: skip
 OPTIONS = ("cutout", "band", "loss", "patch", "epochs", "batch", "optimizer", "rate", "weight_decay", "schedule",
@@ -201,12 +201,17 @@ def _networks(trials: Sequence[FinishedTrial], results: Path) -> str:
 def attacked(folder: Path) -> list[tuple[Run, Run, list[AttackFigures]]]:
     """The attacks on networks of bands and cells: what was certified, the attempts, and their figures."""
     found = []
-    for path in sorted(folder.glob("*-attempts.jsonl.gz")):
-        run = read_run(path)
-        found.append((read_run(path.with_name(path.name.replace("-attempts", "-certified"))), run, attack_figures(run)))
+    for run in filter(_other, map(read_run, sorted(folder.glob("*-attempts.jsonl.gz")))):
+        path = run.path.with_name(run.path.name.replace("-attempts", "-certified"))
+        found.append((read_run(path), run, attack_figures(run)))
     if not found:
-        raise ResultsError(f"expected attempts in {folder}/*-attempts.jsonl.gz, got none")
+        raise ResultsError(f"expected attempts on networks of bands or cells in {folder}/*-attempts.jsonl.gz, got none")
     return found
+
+
+def _other(run: Run) -> bool:
+    """Whether a run is of a network of bands or cells."""
+    return all("fields" in own or own["cover"]["tiling"] == "bands" for own in run.defences.values())
 
 
 def attacks_table(folder: Path) -> str:
@@ -260,9 +265,9 @@ def _ends(values: Iterable[float], form: str) -> str:
     return " to ".join([*low_to_high][:: max(1, len(low_to_high) - 1)]) or NOTHING
 
 
-def _robust(entries: Iterable[Entry], defence: str) -> str:
-    (share,) = [entry.measured.certified for entry in entries if entry.declared.name == defence]
-    return share.percent if share else NOTHING
+def _robust(entries: Iterable[Entry], model: str, defence: str) -> str:
+    (entry,) = [one for one in entries if (one.trial.model, one.declared.name) == (model, defence)]
+    return entry.measured.certified.percent if entry.measured.certified else NOTHING
 
 
 def _lost_to_photos(folder: Path) -> Iterable[float]:
@@ -302,8 +307,8 @@ def others(results: Path) -> dict[str, str]:
         "band passes": " or ".join(f"{passes:.0f}" for passes in sorted({e.measured.answer_passes for e in bands})),
         "cleanser passes": _ends((entry.measured.answer_passes for entry in cleanser), ".0f"),
         "cleanser proof": _ends((entry.measured.proved_passes or 0 for entry in cleanser), ".0f"),
-        "imagenette smoothing": _robust(middle, DS),
-        "imagenette cleanser": _robust(middle, CLEANSER.name),
+        "imagenette smoothing": _robust(middle, f"{SMOOTHED}-imagenette", DS),
+        "imagenette cleanser": _robust(middle, MASKED, CLEANSER.name),
         "attempts": f"{sum(one.attempts for one in proved):,}",
         "broken": str(sum(one.broken or 0 for one in proved)),
         "bare": _ends((one.label_changed for one in figures if one.guarantee is Guarantee.NONE), ".0f"),

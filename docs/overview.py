@@ -8,10 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from attempts import attack_runs
 from experiment_tables import entries_in, lined, trials_in
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from networks import title_of
 from other_methods import kind_of
 from runs import unmeasured_figures
 from zoom import (
@@ -43,7 +45,7 @@ from certmask.geometry.paper import theorem2_bound
 from certmask.report.plots import BLUE, GREEN, GREY, ORANGE, svg_plot
 from certmask.results.clusters import difference, is_right
 from certmask.results.columns import Figures, attack_figures, figures
-from certmask.results.run import Run, read_run
+from certmask.results.run import Run
 from certmask.results.statistics import Share
 from certmask.threat import Patch
 from certmask.zoo.networks import MASKS as NETWORKS_OF_MASKS
@@ -61,13 +63,22 @@ KINDS = (Guarantee.RECOVERY, Guarantee.DETECTION)
 def overview_table(folder: Path) -> str:
     """Every network with every defence at 2 % (2.4 % on CIFAR-10), one promise a column; then the other methods."""
     lines = []
-    for model, trial in trials(folder / "zoom").items():
+    for trial in trials(folder / "zoom").values():
         own, test = by_name(trial.run), _published(trial, folder / "table1")
         rows = (own[BARE], test, own[CLEANSER], own[CHALLENGER], own[SHIPPED], own[SHIPPED_DETECTION])
-        lines += [_line(NETWORKS[model][0], row) for row in rows]
+        lines += [_line(title_of(trial), row) for row in rows]
+    for trial in further_trials(folder):
+        own = by_name(trial.run)
+        lines += [_line(title_of(trial), own[name]) for name in (PUBLISHED, CLEANSER, SHIPPED, SHIPPED_DETECTION)]
     for trial in _other_trials(folder / "table1"):
         lines += [_line(trial.model, row) for row in figures(trial.run) if row.defence in OTHERS]
     return lined(COLUMNS, lines, words=2)
+
+
+def further_trials(folder: Path) -> list[FinishedTrial]:
+    """Networks of masks that have zoom in Table 1 alone, at the patch of the table."""
+    known, chosen = trials(folder / "zoom"), _at_the_patch(folder / "table1")
+    return [trial for trial in chosen if trial.model not in known and {PUBLISHED, SHIPPED} <= trial.entries.keys()]
 
 
 def _published(trial: FinishedTrial, folder: Path) -> Figures:
@@ -85,8 +96,12 @@ def _photos(run: Run) -> set[str]:
 
 def _other_trials(folder: Path) -> list[FinishedTrial]:
     """Table 1's networks of bands and of cells at the patch of the table."""
-    chosen = [trial for trial in trials_in(folder) if trial.patch.label in ONE_PATCH and not trial.few]
-    found = [trial for trial in chosen if kind_of(trial) != NETWORKS_OF_MASKS]
+    return [trial for trial in _at_the_patch(folder) if kind_of(trial) != NETWORKS_OF_MASKS]
+
+
+def _at_the_patch(folder: Path) -> list[FinishedTrial]:
+    """Table 1's trials at the patch of the table, Imagenette's first."""
+    found = [trial for trial in trials_in(folder) if trial.patch.label in ONE_PATCH and not trial.few]
     return sorted(found, key=lambda trial: (trial.data != "imagenette", trial.model))
 
 
@@ -103,7 +118,8 @@ def _line(network: str, own: Figures) -> str:
 def draw_overview(results: Path, images: Path) -> None:
     entries = [entry for entry in entries_in(results / "figure-patch-size") if entry.trial.model == DEIT]
     (images / SIZE_PLOT).write_bytes(svg_plot(_size_figure, entries))
-    (images / PRICE_PLOT).write_bytes(svg_plot(_price_figure, list(trials(results / "zoom").values())))
+    chosen_for = [trial for model, trial in trials(results / "zoom").items() if model in NETWORKS]
+    (images / PRICE_PLOT).write_bytes(svg_plot(_price_figure, chosen_for))
 
 
 PANELS = {
@@ -169,7 +185,7 @@ def _price_figure(found: list[FinishedTrial]) -> Figure:
             axes.xaxis.set_minor_locator(NullLocator())
             axes.margins(0.12)
             axes.grid(alpha=0.25)
-        above.set_title(NETWORKS[trial.model][0].replace(", ", ",\n"))
+        above.set_title(title_of(trial).replace(", ", ",\n"))
     for axes in panels[:, 0]:
         axes.set_ylabel("certified recovery, %")
     told = {label: mark for axes in figure.axes for mark, label in zip(*axes.get_legend_handles_labels(), strict=True)}
@@ -204,8 +220,8 @@ def attempts(results: Path) -> dict[Guarantee, tuple[int, int, int, int]]:
     Of networks without a defence: attempts, and how many changed the answer.
     """
     found: dict[Guarantee, tuple[int, int, int, int]] = {}
-    for path in sorted(results.glob("*/*-attempts.jsonl*")):
-        for own in attack_figures(read_run(path)):
+    for run in attack_runs(results):
+        for own in attack_figures(run):
             broken = own.label_changed if own.broken is None else own.broken
             counts = (own.attempts, broken, own.images, own.images_lost)
             before = found.get(own.guarantee, (0, 0, 0, 0))

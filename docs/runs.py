@@ -112,7 +112,7 @@ def missing(folder: Path) -> str:
 
 def twice(folder: Path) -> str:
     """Every run in ``folder`` beside the gauntlet's and table1's of the same function with the same defences."""
-    firsts = [read_run(path) for path in sorted(folder.parent.glob("attacks/*-certified.jsonl"))]
+    firsts = [read_run(path) for path in sorted(folder.parent.glob("attacks/*-certified.jsonl.gz"))]
     firsts += [trial.run for trial in trials_in(folder.parent / "reproduce/table1")]
     again = [read_run(path) for path in sorted(folder.glob("*.jsonl.gz"))]
     rows = [row for one in again for other in firsts if (row := _compared(one, other))]

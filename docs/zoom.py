@@ -1,4 +1,4 @@
-"""Blocks and figures about zoom: beside PatchCleanser on five networks, how it was chosen, attacked, and how fast."""
+"""Blocks and figures about zoom: beside PatchCleanser on every network, how it was chosen, attacked, and how fast."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from experiment_tables import CHANCE, lined, trials_in
+from networks import title_of
 
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
@@ -25,7 +26,7 @@ NETWORKS = {
     "deit_tiny-imagenette": ("DeiT-Tiny, Imagenette", "imagenette"),
     "resnet26-cifar10": ("ResNet-26, CIFAR-10", "cifar10"),
 }
-"""How a network is called on a page, and in the names of files about it."""
+"""The networks that zoom was chosen for, as pages call them, and how files about them do."""
 
 BARE, CLEANSER, GRID = "undefended", DECLARED.name, "PatchCleanser 6×6 on a token grid"
 CHALLENGER, JURIES = "PatchCleanser 6×6, challenger", "jury recovery k=4, aligned"
@@ -39,11 +40,11 @@ ROWS = (
 
 
 def trials(folder: Path) -> dict[str, FinishedTrial]:
-    """The five networks' trials, in the order in which pages name them."""
+    """The trials by network: those that zoom was chosen for, in the order in which pages name them, then others."""
     found = {trial.model: trial for trial in trials_in(folder)}
-    if found.keys() != NETWORKS.keys():
+    if not NETWORKS.keys() <= found.keys():
         raise ResultsError(f"expected runs of {', '.join(NETWORKS)} in {folder}, got {', '.join(found)}")
-    return {model: found[model] for model in NETWORKS}
+    return {model: found[model] for model in (*NETWORKS, *sorted(found.keys() - NETWORKS.keys()))}
 
 
 def by_name(run: Run) -> dict[str, Figures]:
@@ -97,12 +98,12 @@ def rows(run: Run, names: Iterable[str]) -> Iterable[str]:
 
 
 def recovery_table(folder: Path) -> str:
-    """Five networks; the token grid only where zoom's masks lie on one."""
+    """Every network; the token grid only where zoom's masks lie on one."""
     lines = []
-    for model, trial in trials(folder).items():
+    for trial in trials(folder).values():
         on_grid = [GRID] if on_tokens(trial) else []
-        names = (BARE, CLEANSER, *on_grid, SHIPPED, TUNED)
-        lines += [f"{NETWORKS[model][0]} | {row}" for row in rows(trial.run, names)]
+        names = (BARE, CLEANSER, *on_grid, SHIPPED, *({TUNED} & trial.entries.keys()))
+        lines += [f"{title_of(trial)} | {row}" for row in rows(trial.run, names)]
     return lined(f"network | defence | {ROWS}", lines, words=2)
 
 
@@ -113,11 +114,11 @@ def one_run_table(path: Path) -> str:
 
 def detection_table(folder: Path) -> str:
     lines = []
-    for model, trial in trials(folder).items():
+    for trial in trials(folder).values():
         found = by_name(trial.run)
         for own in (found[AGREEMENT.name], found[SHIPPED_DETECTION]):
             lines.append(
-                f"{NETWORKS[model][0]} | {own.defence} | {percent(own.clean)} | {percent(own.certified)} | "
+                f"{title_of(trial)} | {own.defence} | {percent(own.clean)} | {percent(own.certified)} | "
                 f"{percent(own.false_alerts)} | {passes(own.answer_passes)} | {passes(own.proved_passes)} | "
                 f"{passes(own.proof_passes)}"
             )
@@ -130,10 +131,10 @@ def detection_table(folder: Path) -> str:
 def brief_table(folder: Path) -> str:
     """PatchCleanser and zoom, one row a network."""
     lines = []
-    for model, trial in trials(folder).items():
+    for trial in trials(folder).values():
         one, two = (by_name(trial.run)[name] for name in (CLEANSER, SHIPPED))
         lines.append(
-            f"{NETWORKS[model][0]} | {percent(one.certified)} → {percent(two.certified)} | "
+            f"{title_of(trial)} | {percent(one.certified)} → {percent(two.certified)} | "
             f"{percent(one.clean)} → {percent(two.clean)} | "
             f"{passes(one.answer_passes)} → {passes(two.answer_passes)} | "
             f"{passes(one.proved_passes)} → {passes(two.proved_passes)}"
@@ -146,8 +147,9 @@ def brief_table(folder: Path) -> str:
 def shipped_table(folder: Path) -> str:
     """The setting that ships, on the photos for choosing; an error if a photo of the experiment is among them."""
     lines = []
-    for model, trial in trials(folder.parent / "reproduce/zoom").items():
-        name, short = NETWORKS[model]
+    chosen_for = trials(folder.parent / "reproduce/zoom")
+    for model, (name, short) in NETWORKS.items():
+        trial = chosen_for[model]
         run = read_run(folder / f"{short}.jsonl.gz")
         shared = {row["input_sha256"] for row in run.rows} & {row["input_sha256"] for row in trial.run.rows}
         if shared:
@@ -189,7 +191,7 @@ def attacks_table(start: Path) -> str:
     """Attempts on photos that zoom certifies, and on the same photos without a defence."""
     lines, budgets = [], set()
     for name, short in NETWORKS.values():
-        run = read_run(start.with_name(f"{start.name}-{short}-attempts.jsonl"))
+        run = read_run(start.with_name(f"{start.name}-{short}-attempts.jsonl.gz"))
         bare, own = attack_figures(run)
         budgets.add((run.model["precision"], run.model["device"], *(run.header["budget"][k] for k in BUDGET)))
         if bare.guarantee is not Guarantee.NONE or own.broken is None:
@@ -210,7 +212,7 @@ def uncertified(start: Path) -> Iterable[tuple[str, AttackFigures, Share]]:
     """Attempts on photos that are answered rightly and not certified, and how many of these answers fell; a last resort
     that was not reached is left out."""
     for name, short in NETWORKS.values():
-        run = read_run(start.with_name(f"{start.name}-{short}-uncertified.jsonl"))
+        run = read_run(start.with_name(f"{start.name}-{short}-uncertified.jsonl.gz"))
         for own in attack_figures(run):
             if own.attempts:
                 fell = sum(row["fell"] for row in run.rows if row["defence"] == own.defence)
@@ -301,7 +303,7 @@ def zoom(results: Path) -> dict[str, str]:
     on_grid = [trial for trial in found if on_tokens(trial)]
     deit, small = own[DEIT], own[IMAGENETTE]
     mirror = by_name(read_run(results / "mirror/deit-tiny.jsonl.gz"))
-    apart = {model: difference([t.run], SHIPPED, BARE, is_right) for model, t in networks.items()}
+    apart = {title_of(trial): difference([trial.run], SHIPPED, BARE, is_right) for trial in found}
     more_right, fewer_right = right_more(found, SHIPPED, CLEANSER), right_more(found, CLEANSER, SHIPPED)
 
     def points(first: str, second: str) -> str:
@@ -330,7 +332,7 @@ def zoom(results: Path) -> dict[str, str]:
         "tuned points": str(difference([networks[DEIT].run], TUNED, CLEANSER)),
         "tuned passes": passes(deit[TUNED].proved_passes),
         "tuned part": f"{100 * proved(deit[TUNED]) / proved(deit[CLEANSER]):.0f}",
-        "tuned more": str(sum(certificates(o[TUNED]) > certificates(o[SHIPPED]) for o in own.values())),
+        "tuned more": str(sum(certificates(o[TUNED]) > certificates(o[SHIPPED]) for o in own.values() if TUNED in o)),
         **{f"grid{name}": text for name, text in sure(on_grid, SHIPPED, GRID).items()},
         "grid gains": ends((difference([t.run], GRID, CLEANSER).points for t in on_grid), "+.1f"),
         "grid imagenette": str(certificates(small[GRID]) - certificates(small[SHIPPED])),
@@ -346,7 +348,7 @@ def zoom(results: Path) -> dict[str, str]:
         "detection proofs": fewer(SHIPPED_DETECTION, AGREEMENT.name, proved),
         "detection answer": passes(deit[SHIPPED_DETECTION].answer_passes),
         "detection all proofs": fewer(SHIPPED_DETECTION, AGREEMENT.name, to_prove),
-        "clean lost": ", ".join(f"{a.points:+.1f} ({NETWORKS[m][0]})".replace("-", "−", 1) for m, a in apart.items()),
+        "clean lost": ", ".join(f"{a.points:+.1f} ({title})".replace("-", "−", 1) for title, a in apart.items()),
         "clean lost beyond chance": str(right_more(found, BARE, SHIPPED)[1]),
         "fell": ends((100 * fell.value for *_, fell in uncertified(results / "attacks/zoom")), ".1f"),
         "imagenette answer": passes(small[SHIPPED].answer_passes),

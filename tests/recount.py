@@ -18,13 +18,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 REPRODUCE = ROOT / "results" / "reproduce"
-NETWORKS = {
-    "DeiT-Tiny, ImageNet": "deit_tiny_patch16_224--imagenet--patch32",
-    "ResNet-50, ImageNet": "resnet50_v1--imagenet--patch32",
-    "EfficientNet-Lite0, ImageNet": "efficientnet-lite0--imagenet--patch32",
-    "DeiT-Tiny, Imagenette": "deit_tiny-imagenette--imagenette--patch32",
-    "ResNet-26, CIFAR-10": "resnet26-cifar10--cifar10--patch35",
-}
+NETWORKS = {"deit_tiny": "DeiT-Tiny", "resnet50": "ResNet-50", "resnetv2_50": "ResNetV2-50", "resmlp_24": "ResMLP-S24",
+            "efficientnet": "EfficientNet-Lite0", "resnet26": "ResNet-26", "resnet26w3": "ResNet-26 w3"}  # fmt: skip
+DATA = {"imagenet": "ImageNet", "imagenette": "Imagenette", "cifar10": "CIFAR-10"}
 CLEANSER, CHALLENGER, GRID = "PatchCleanser 6×6", "PatchCleanser 6×6, challenger", "PatchCleanser 6×6 on a token grid"
 TEST, ONCE = "published k=6", "published, exact minimum k=1"
 Row = dict[str, Any]
@@ -118,13 +114,25 @@ def block(page: Path, kind: str) -> list[list[str]]:
     return cells(found)
 
 
+def called(path: Path) -> str:
+    """How a page calls the network of a run."""
+    model, data, _ = path.name.split("--")
+    known = sorted((name for name in NETWORKS if name in model), key=len)
+    enlarged = data == "cifar10" and lines(path)[0]["model"]["size"] == [224, 224]
+    return f"{NETWORKS[known[-1]]}, {DATA[data]}{' at 224' if enlarged else ''}" if known else model
+
+
 def run_of(network: str, defence: str) -> tuple[Row, tuple[Row, ...]]:
-    """What the header says of a defence, and the rows of the run of a network at 2 %, or 2.4 %, that has it."""
-    starts = [NETWORKS[network]] if network in NETWORKS else [f"{network}--*--patch32", f"{network}--*--patch35"]
+    """What the header says of a defence, and the rows of the run of a network at 2 %, or 2.4 %, that has it.
+
+    Those beside zoom come first, then those that have zoom in Table 1.
+    """
     for place in ("zoom", "table1"):
-        for path in (path for start in starts for path in sorted((REPRODUCE / place).glob(f"{start}.jsonl.gz"))):
-            if defence in lines(path)[0]["defences"]:
-                return lines(path)[0]["defences"][defence], lines(path)[1:]
+        paths = [path for path in (REPRODUCE / place).glob("*.jsonl.gz") if re.search(r"--patch3[25]\.", path.name)]
+        for path in sorted(paths, key=lambda path: ("zoom" not in lines(path)[0]["defences"], path.name)):
+            about, name = lines(path)[0]["defences"], path.name.split("--")[0]
+            if network in (called(path), name) and defence in about:
+                return about[defence], lines(path)[1:]
     raise SystemExit(f"expected a run of {network} with {defence}, got none")
 
 
@@ -156,12 +164,16 @@ def brief_row(network: str) -> list[str]:
 
 
 def zoom_figures() -> dict[str, str]:
-    runs = {name: run_of(name, "zoom")[1] for name in NETWORKS}
+    paths = sorted((REPRODUCE / "zoom").glob("*.jsonl.gz"))
+    runs = {called(path): lines(path)[1:] for path in paths}
     (deit, small), every = (runs["DeiT-Tiny, ImageNet"], runs["DeiT-Tiny, Imagenette"]), list(runs.values())
-    on_grid = [rows for name, rows in runs.items() if "CIFAR" not in name]
+    aligned = [lines(path)[0]["defences"]["zoom"]["cover"].get("align", 1) > 1 for path in paths]
+    on_grid = [rows for rows, whole in zip(every, aligned, strict=True) if whole]
+    middle = [rows for rows, path in zip(every, paths, strict=True) if "--patch32" in path.name]
     asked = [("zoom", CLEANSER), ("zoom", GRID), ("zoom", "jury recovery k=4, aligned"), ("zoom, tuned", CLEANSER),
              ("zoom detection", "6×6 agreement")]  # fmt: skip
-    compared = [(pair, rows) for pair in asked for rows in every if pair[1] != GRID or rows in on_grid]
+    both = [(pair, rows) for pair in asked for rows in every if {*pair} <= {*rows[0]["defences"]}]
+    compared = [(pair, rows) for pair, rows in both if pair[1] != GRID or rows in middle]
     splits = [split(rows, *pair) for pair, rows in compared]
     won = [(pair, a > b, sure) for (pair, _), (a, b), sure in zip(compared, splits, beyond_chance(splits), strict=True)]
     field = "certificate_passes"

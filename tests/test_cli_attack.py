@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -345,7 +346,7 @@ def test_missing_and_foreign_files(here: Path) -> None:
     assert "none.jsonl" in attack(here, results="none.jsonl", code=1).stderr
     (here / "text.jsonl").write_text("no results\n")
     assert "text.jsonl" in attack(here, results="text.jsonl", code=1).stderr
-    attempts = attack(here, results=str(RECORDED / "deit-tiny-attempts.jsonl"), code=1)
+    attempts = attack(here, results=str(RECORDED / "deit-tiny-attempts.jsonl.gz"), code=1)
     assert "expected a results file of a certification run" in attempts.stderr
     (here / "attack.jsonl").write_text("my notes\n")
     attack(here, *QUICK, "--rule", "undefended", code=1)
@@ -408,8 +409,8 @@ def test_the_table_refuses_other_files(here: Path) -> None:
 @pytest.mark.parametrize("name", ["deit-tiny", "resnet50", "efficientnet-lite0"])
 def test_the_committed_gauntlet_counts_again(name: str) -> None:
     """`certmask table` on the attempts in the repository (of format 1): every figure counted from the raw lines."""
-    path = RECORDED / f"{name}-attempts.jsonl"
-    header, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    path = RECORDED / f"{name}-attempts.jsonl.gz"
+    header, *rows = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
     (run,) = json.loads(certmask("table", path, "--json").stdout)
     assert len(rows) >= 1000
     for line in run["lines"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -178,11 +179,49 @@ def test_a_tuned_defence_runs_beside_the_others(here: Path, tmp_path: Path) -> N
     odd = ("table4", "--data", "imagenet=photos", "--defence", tmp_path / "5.json", "--dry-run")
     assert "expected --defence with an experiment that has a tuned one (zoom)" in reproduce(here, *odd, code=2).stderr
     two = (*asked, tmp_path / "5.json", "--model", "deit/model.safetensors", "--model", "resnet26-cifar10", "--dry-run")
-    assert "expected --defence with the one model it was tuned for, got 2" in reproduce(here, *two, code=2).stderr
+    assert "expected a defence that says which model it was tuned for" in reproduce(here, *two, code=2).stderr
     few = (*asked, tmp_path / "5.json", "--most-masks", "100", "--dry-run")
     assert "passes" in reproduce(here, *few).stdout
     assert "got no/such.json" in reproduce(here, *asked, "no/such.json", out=tmp_path / "other", code=2).stderr
     assert not (tmp_path / "other").exists()
+
+
+def test_each_model_has_its_own_tuned_defence(here: Path, tmp_path: Path) -> None:
+    """Files say which model they are for; one for nobody, and two for one model, are refused before anything runs."""
+    *_, first, second = settings((32, 32), Patch(5, 5))
+    shutil.copytree(here / "deit", tmp_path / "twin")
+    for name, tuned, model in (("a", first, "deit"), ("b", second, "twin"), ("c", second, "deit")):
+        save_defence(tmp_path / f"{name}.json", tuned, {"model": {"name": model}})
+    both = [word for name in "ab" for word in ("--defence", str(tmp_path / f"{name}.json"))]
+    asked = ["zoom", "--model", "deit/model.safetensors", "--data", "mine=photos", "--images", "1", "--margin", "0"]
+    asked, twin = [*asked, *both], ["--model", str(tmp_path / "twin" / "model.safetensors")]
+    reproduce(here, *asked, *twin, out=tmp_path)
+    for model, own in (("deit", first), ("twin", second)):
+        (path,) = (tmp_path / "zoom").glob(f"{model}--*.jsonl")
+        assert read_run(path).defences["zoom, tuned"]["rule"] == own.describe()["rule"]
+    missed = reproduce(here, *asked, out=tmp_path / "other", code=2).stderr
+    assert f"expected --defence for one of deit, got {tmp_path / 'b.json'} for twin" in " ".join(missed.split())
+    third = ("--defence", tmp_path / "c.json")
+    assert "got several for deit" in reproduce(here, *asked, *twin, *third, out=tmp_path / "other", code=2).stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_networks_of_the_papers_data_sets_run_on_those(here: Path) -> None:
+    """One without is run on all; a data set that is left without a network is told."""
+    models = ("deit/model.safetensors", "resnet26-cifar10", "deit_tiny-imagenette", "efficientnet-lite0")
+    named = [word for model in models for word in ("--model", model)]
+    data = [word for name in ("imagenet", "imagenette", "CIFAR-10", "mine") for word in ("--data", f"{name}=nowhere")]
+    plan = reproduce(here, "table2", *named, *data, "--dry-run").stdout
+    found = set(re.findall(r"table2/(\S+)--patch", plan))
+    assert {one for one in found if not one.endswith("--mine")} == {
+        "deit--imagenet", "deit--imagenette", "deit--CIFAR-10", "resnet26-cifar10--CIFAR-10",
+        "deit_tiny-imagenette--imagenette", "efficientnet-lite0--imagenet",
+    }  # fmt: skip
+    assert sum(one.endswith("--mine") for one in found) == len(models)
+    alone = ("--model", "resnet26-cifar10", "--data", "imagenet=nowhere")
+    assert "resnet26-cifar10--imagenet" in reproduce(here, "table2", *alone, "--dry-run").stdout
+    missed = reproduce(here, "table2", *alone, "--data", "cifar10=nowhere", "--dry-run", code=2).stderr
+    assert "expected a model for every data set, got none for imagenet" in missed
 
 
 def test_covers_with_too_many_masks_see_few_images(here: Path, tmp_path: Path) -> None:
@@ -201,7 +240,7 @@ def test_covers_with_too_many_masks_see_few_images(here: Path, tmp_path: Path) -
 def test_a_dry_run_plans_without_photos_or_weights(here: Path, tmp_path: Path) -> None:
     options = ("--data", "imagenet=nowhere", "--images", "1000", "--dry-run")
     done = reproduce(here, "table1", "--model", "vit_base_patch16_224", *options, out=tmp_path / "none")
-    assert "table1/vit_base_patch16_224--imagenet--patch32 | 1,436 | 1,430 | 1,000 | 2,866,000" in done.stdout
+    assert "table1/vit_base_patch16_224--imagenet--patch32 | 1,624 | 12,398 | 1,000 | 14,022,000" in done.stdout
     assert not (tmp_path / "none").exists()
     assert "1 each" in reproduce(here, "table2", "--data", "x", "--dry-run").stdout
     default = certmask("reproduce", "table3", "--data", "imagenet=nowhere", "--dry-run").stdout

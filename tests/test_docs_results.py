@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import json
 import re
 import shlex
 import shutil
@@ -62,10 +61,15 @@ def passes(rows: list[Row], defence: str, field: str = "certificate_passes") -> 
     return float(np.mean([row["defences"][defence][field] for row in rows]))
 
 
-def measured(name: str, *defences: str, data: str = "*") -> dict[str, list[Row]]:
+def runs_with(name: str, *defences: str, data: str = "*") -> dict[str, list[Row]]:
     """The runs of an experiment that have these defences; those of a handful of images are left out."""
     found = {path.name: rows_of(path) for path in sorted((RESULTS / name).glob(f"*--{data}--*.jsonl.gz"))}
-    chosen = {f: rows for f, rows in found.items() if "-few" not in f and {*defences} <= {*rows[0]["defences"]}}
+    return {f: rows for f, rows in found.items() if "-few" not in f and {*defences} <= {*rows[0]["defences"]}}
+
+
+def measured(name: str, *defences: str, data: str = "*") -> dict[str, list[Row]]:
+    """The same; there must be some."""
+    chosen = runs_with(name, *defences, data=data)
     assert chosen, f"no runs of {name}"
     return chosen
 
@@ -208,9 +212,12 @@ def test_paired_tables_and_their_summaries_by_brute_force(name: str) -> None:
     for comparison in EXPERIMENTS[name].comparisons:
         sides = [
             [{r["image"] for r in rows if r["defences"][d]["certified"]} for d in (comparison.first, comparison.second)]
-            for file, rows in measured(name, comparison.first, comparison.second).items()
+            for file, rows in runs_with(name, comparison.first, comparison.second).items()
             if not comparison.patch or PATCHES[comparison.patch].slug in str(file)
         ]
+        if not sides:
+            assert comparison.question not in markdown
+            continue
         splits = [(len(one - other), len(other - one)) for one, other in sides]
         together = found.get("Paired on the same images", [])
         lines = [line for line in together if line["question"] == comparison.question] or found[comparison.question]
@@ -342,11 +349,10 @@ def test_thresholds_were_chosen_on_other_photos_by_the_rule_that_the_page_tells(
 
 
 def test_no_certificate_of_zoom_was_broken() -> None:
-    paths = list((ROOT / "results" / "attacks").glob("zoom-*-attempts.jsonl"))
+    paths = list((ROOT / "results" / "attacks").glob("zoom-*-attempts.jsonl.gz"))
     assert len(paths) == 5
     for path in paths:
-        rows = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-        own = [row for row in rows if row["defence"] == "zoom"]
+        own = [row for row in rows_of(path) if row["defence"] == "zoom"]
         assert len(own) >= 240
         assert not any(row["broken"] or row["answer"] != row["label"] for row in own)
 

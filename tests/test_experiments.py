@@ -31,7 +31,7 @@ from certmask.defences import MaskedDefence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ResultsError
 from certmask.evidence.registry import listed_local
-from certmask.experiments import EXPERIMENTS, chosen, zooming
+from certmask.experiments import EXPERIMENTS, chosen
 from certmask.experiments.campaign import Campaign, Named, slug
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch, Reported, family, scaled
 from certmask.experiments.measured import finished_trials, result_paths, unmeasured
@@ -46,7 +46,7 @@ from certmask.experiments.meter import (
     read_stretches,
 )
 from certmask.experiments.panels import AXES, MEASURES
-from certmask.experiments.paper_tables import MASKS, PAPER_FOLD, PATCHES, SIDES, TABLE1, TABLE2, TABLE3, TABLE4
+from certmask.experiments.paper_tables import LEVELS, MASKS, PAPER_FOLD, PATCHES, SIDES, TABLE1, TABLE2, TABLE3, TABLE4
 from certmask.experiments.sheets import mask_counts, other_methods_table
 from certmask.experiments.sweeps import APPENDIX_D, FOLD, PARETO
 from certmask.experiments.trials import Limits, Trial, built_cover, built_defence, check_patches, trials
@@ -105,6 +105,15 @@ def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
         assert reported.method in experiment.methods | {"MSGreedyCutout"}
         if reported.clean is not None and reported.robust is not None:
             assert reported.robust <= reported.clean
+
+
+@pytest.mark.parametrize("name", ["table1", "table1-photo", "figure-patch-size", "zoom", "reach"])
+def test_zoom_as_shipped_is_measured_against_every_patch(name: str) -> None:
+    for patch in EXPERIMENTS[name].every_patch:
+        found = {one.name: one for one in EXPERIMENTS[name].defences(patch)}
+        assert (found["zoom"].rule, found["zoom detection"].rule) == ("zoom", "zoom-detection")
+        for one in (found["zoom"], found["zoom detection"]):
+            assert (one.levels, one.against, dict(one.parameters), one.tuned) == (LEVELS, "one patch", {}, False)
 
 
 def test_compared_defences_have_comparable_promises() -> None:
@@ -215,7 +224,7 @@ def test_passes_named_in_the_questions_are_those_of_the_covers() -> None:
 
 def test_absurd_covers_run_on_a_handful_of_images_with_the_exact_minimum_beside_them() -> None:
     usual, few = trials(TABLE1, "m", "cifar10", (224, 224), Limits(images=2000, patches=frozenset({"0.4"})))
-    assert {"published k=6", "jury detection k=6", "Minority Reports k=6"} == {
+    assert {"published k=6", "jury detection k=6", "Minority Reports k=6", "HiCert k=6"} == {
         one.name for one in few.declared if one.tiling == "offset"
     }
     assert {one.tiling for one in few.declared} == {"offset", "minimal"}
@@ -288,7 +297,7 @@ def test_families(model: str, expected: str) -> None:
 def test_unknown_names_are_errors() -> None:
     assert len(chosen("all")) == len(EXPERIMENTS)
     assert [experiment.patches for experiment in chosen("counts")] == [{}]
-    assert zooming.LEVELS == PER_AXIS
+    assert LEVELS == PER_AXIS
     with pytest.raises(CertmaskError, match="'table9'"):
         chosen("table9")
     with pytest.raises(CertmaskError, match="'--'"):

@@ -423,7 +423,8 @@ def test_a_row_that_is_there_twice_is_found_before_more_are_made(
 
 
 def test_an_attempt_that_is_there_twice_is_not_counted_twice(tmp_path: Path) -> None:
-    lines = (DEMO.parent / "attacks" / "resnet50-attempts.jsonl").read_bytes().splitlines(keepends=True)[:5]
+    packed = (DEMO.parent / "attacks" / "resnet50-attempts.jsonl.gz").read_bytes()
+    lines = gzip.decompress(packed).splitlines(keepends=True)[:5]
     (tmp_path / "attack.jsonl").write_bytes(b"".join([*lines, lines[3]]))
     with pytest.raises(ResultsError, match="expected every attempt once"):
         read_run(tmp_path / "attack.jsonl")

@@ -119,7 +119,8 @@ def test_the_patch_in_the_photo(model: str, names: tuple[str, ...], here: Path, 
     assert [row["patch"] for row in rows] == sorted(row["patch"] for row in rows)
     assert {row["patch"] for row in rows} == {"2 px in the photo", "5 px in the photo"}
     found = {row["defence"] for row in rows}
-    assert found == (set(names) or {"undefended", "PatchCleanser 6×6", "jury recovery k=4, aligned"})
+    masked = {"undefended", "PatchCleanser 6×6", "jury recovery k=4, aligned", "zoom", "zoom detection"}
+    assert found == (set(names) or masked)
     for reached, side in ((34, 2), (55, 5)):
         kept = read_run(tmp_path / "table1-photo" / f"{model}--CIFAR-10--patch{reached}.jsonl")
         threats = [one["threat"] for one in kept.defences.values()]

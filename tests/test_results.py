@@ -104,7 +104,7 @@ def test_a_results_file_is_plain_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", range(24, 100, 4))
-@pytest.mark.parametrize("name", ["results/demo.jsonl", "results/attacks/resnet50-attempts.jsonl"])
+@pytest.mark.parametrize("name", ["results/demo.jsonl", "results/attacks/resnet50-attempts.jsonl.gz"])
 def test_no_terminal_is_too_narrow_for_a_figure(name: str, width: int) -> None:
     """Every figure is printed whole, as a grid or, where that does not fit, in blocks."""
     run = read_run(Path(__file__).parent.parent / name)

@@ -258,6 +258,16 @@ def save_defence(path: Path, defence: MaskedDefence, about: dict[str, Any]) -> N
         raise CertmaskError(f"expected a writable file for the defence, got {path} ({error.strerror})") from None
 
 
+def tuned_model(path: Path) -> str:
+    """The name of the model that a defence was tuned for; an error if its file does not say."""
+    load_defence(path)
+    about = json.loads(path.read_text(encoding="utf-8")).get("about")
+    model = about.get("model") if isinstance(about, dict) else None
+    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+        raise CertmaskError(f"expected a defence that says which model it was tuned for, got {path}")
+    return str(model["name"])
+
+
 def load_defence(path: str | Path, margin: Margin | None = None) -> MaskedDefence:
     """The defence that ``certmask tune`` wrote, its masks checked anew; with another margin, if one is given."""
     path = Path(path)

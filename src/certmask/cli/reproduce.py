@@ -52,7 +52,8 @@ def reproduce(
     ] = 20_000,
     few_images: Annotated[int, typer.Option("--few-images", min=1, help="How many those are.")] = 3,
     defence: Annotated[
-        Path | None, typer.Option("--defence", help="The model's own, from `tune`, beside those of the experiment.")
+        list[Path] | None,
+        typer.Option("--defence", help="A model's own, from `tune`, beside those of the experiment; repeatable."),
     ] = None,
     votes: VotesOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many passes each run takes.")] = False,
@@ -63,7 +64,11 @@ def reproduce(
     backend: BackendOption = "auto",
     views: ViewsOption = "plain",
 ) -> None:
-    """The paper's tables and figures, and what goes beyond them: run every model on every data set, then report."""
+    """The paper's tables and figures, and what goes beyond them: run models on data sets, then report.
+
+    A network of ImageNet, Imagenette or CIFAR-10 runs on that, where it is given, and not on the other two; else every
+    model runs on every data set.
+    """
     from certmask.cli.choices import Choices, pick_views
     from certmask.cli.outputs import check_folder
     from certmask.cli.usage import asked_rightly
@@ -86,14 +91,14 @@ def reproduce(
         return
     cost, limits = (
         len(pick_views(views)),
-        Limits(images, few_images, most_masks, patch_numbers(patch_share), defence, votes),
+        Limits(images, few_images, most_masks, patch_numbers(patch_share), votes=votes),
     )
     with asked_rightly():
         models, sources = (
             [named_model(text) for text in model or PAPER_MODELS],
             [named_data(text) for text in data or []],
         )
-        campaign = Campaign(experiments, models, sources, limits, out)
+        campaign = Campaign(experiments, models, sources, limits, out, defence or [])
         campaign.check()
     if dry_run:
         typer.echo(markdown_table(plan_table(campaign.planned(), cost)))
@@ -104,7 +109,7 @@ def reproduce(
 
 
 def _run(campaign: Campaign, choices: Choices) -> None:
-    """Run every model on every data set; all that can be checked without weights is checked for all of them first."""
+    """Run models on data sets; all that can be checked without weights is checked for all of them first."""
     from dataclasses import replace
 
     from certmask.cli.choices import local_rules, photos_for
@@ -122,7 +127,7 @@ def _run(campaign: Campaign, choices: Choices) -> None:
     }
     for own in chosen.values():
         own.check()
-    sets = {(model, source): photos_for(model.name, source.name) for model in chosen for source in campaign.data}
+    sets = {(model, source): photos_for(model.name, source.name) for model, source in campaign.pairs}
     _check_trials(campaign, choices.fixed_margin())
 
     def loaded(model: Named) -> Classifier:
@@ -131,7 +136,7 @@ def _run(campaign: Campaign, choices: Choices) -> None:
 
     campaign.run(
         loaded,
-        lambda model, source, _: sets[model, source],
+        lambda model, source: sets[model, source],
         choices.fixed_margin(),
         lambda line: screen.print(line, markup=False),
         progress_bar,

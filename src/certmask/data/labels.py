@@ -11,6 +11,8 @@ from certmask.errors import DataError
 Classes = Sequence[Sequence[str]] | None
 """The names that stand for each of a model's classes; None where the data set decides."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+IMAGENETTE = ("n01440764", "n02102040", "n02979186", "n03000684", "n03028079", "n03394916", "n03417042", "n03425413",
+              "n03445777", "n03888257")  # fmt: skip
 IMAGENET_CLASSES = 1000
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
 from certmask.threat import Size
 from certmask.zoo.networks import BANDS, CELLS
+
+if TYPE_CHECKING:
+    from certmask.covers.zoom import Level
 
 PAPER_MODELS = ("resnetv2_50x1_bit.goog_distilled_in1k", "vit_base_patch16_224", "resmlp_24_224.fb_distilled_in1k")
 """ResNetV2-50, ViT-B/16 and ResMLP-S24; which of timm's checkpoints the paper took is our reading."""
@@ -51,6 +55,11 @@ CLEANSER = DeclaredDefence("PatchCleanser 6×6", "patchcleanser", "patchcleanser
 JURIES = DeclaredDefence(
     "jury recovery k=4, aligned", "jury-recovery", "spread", (2, 2), per_axis=4, parameters={"pairs": "aligned"}
 )
+LEVELS: tuple[Level, ...] = (2, 3, 6, 12)
+"""Zoom's masks per axis, as shipped."""
+ZOOM = DeclaredDefence("zoom", "zoom", "zoom", levels=LEVELS)
+ZOOM_DETECTION = DeclaredDefence("zoom detection", "zoom-detection", "zoom", levels=LEVELS)
+ZOOM_AHEAD = Comparison("zoom against PatchCleanser", ZOOM.name, CLEANSER.name)
 AT_THE_SAME_PRICE = Comparison(
     "juries at fold 2×2 against PatchCleanser, at most 881 and 666 passes", JURIES.name, CLEANSER.name
 )
@@ -125,11 +134,15 @@ def defences_1(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         DeclaredDefence("published k=6", "published", "offset", PAPER_FOLD, mask, paper="CM"),
         DeclaredDefence("jury detection k=6", "jury-detection", "offset", PAPER_FOLD, mask),
         DeclaredDefence("Minority Reports k=6", "minority-reports", "offset", PAPER_FOLD, mask),
+        DeclaredDefence("HiCert k=6", "hicert", "offset", PAPER_FOLD, mask),
         DeclaredDefence("published, exact minimum k=1", "published", "minimal", (1, 1), mask),
         DeclaredDefence("jury detection, exact minimum k=1", "jury-detection", "minimal", (1, 1), mask),
+        DeclaredDefence("HiCert, exact minimum k=1", "hicert", "minimal", (1, 1), mask),
         CLEANSER,
         DeclaredDefence("PatchCleanser challenger 6×6", "patchcleanser-challenger", "patchcleanser", per_axis=6),
         JURIES,
+        ZOOM,
+        ZOOM_DETECTION,
         *OTHERS,
     )
 
@@ -141,6 +154,7 @@ TABLE1 = Experiment(
         Comparison("juries against unanimity on the same k = 6 cover",
                    "jury detection k=6", "published k=6", SAME_COVER),
         AT_THE_SAME_PRICE,
+        ZOOM_AHEAD,
     ),
     notes=(
         "Six of these defences are in the paper's table: published k=6 (its CM), PatchCleanser 6×6 (its PC), DS, "
@@ -159,7 +173,7 @@ interpolation: a pixel moves all that lie less than two pixels of the photo from
 
 TABLE1_PHOTO = Experiment(
     "table1-photo", "CIFAR-10 with the patch in the 32×32 photo, before it is enlarged", "beside Table 1",
-    IN_THE_PHOTO, lambda _: (UNDEFENDED, CLEANSER, JURIES, *OTHERS),
+    IN_THE_PHOTO, lambda _: (UNDEFENDED, CLEANSER, JURIES, ZOOM, ZOOM_DETECTION, *OTHERS),
     notes=(
         "Table 1 mixes two threats on CIFAR-10: mask defences are measured with a 14 or 35 px patch on the 224×224 "
         "input, DS, PatchGuard and CBN usually with a 2 or 5 px patch in the 32×32 photo. The latter reaches up to 34 "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from certmask.experiments import paper_tables as paper
 from certmask.experiments.experiment import DeclaredDefence, Experiment, LabelledPatch
-from certmask.experiments.zooming import LEVELS, SHIPPED, SHIPPED_DETECTION
+from certmask.experiments.paper_tables import LEVELS, ZOOM, ZOOM_DETECTION
 
 if TYPE_CHECKING:
     from certmask.covers.zoom import Level
@@ -46,8 +46,8 @@ def from_two_patches(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
 def beyond_one_square(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
     return (
         DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6),
-        DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS),
-        DeclaredDefence(SHIPPED_DETECTION, "zoom-detection", "zoom", levels=LEVELS),
+        ZOOM,
+        ZOOM_DETECTION,
         DeclaredDefence("zoom, two patches, 3×3 alone", "zoom", "zoom", levels=(3,), against=TWO),
         *map(_pairs, (0.2, 0.5, 0.8)),
         DeclaredDefence("zoom detection, two patches", "zoom-detection", "zoom", levels=LEVELS, against=TWO),

@@ -48,6 +48,8 @@ def larger_patches(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         DeclaredDefence("jury detection k=6", "jury-detection", "offset", PAPER_FOLD, mask),
         CLEANSER,
         JURIES,
+        paper.ZOOM,
+        paper.ZOOM_DETECTION,
         *paper.OTHERS,
     )
 
@@ -63,11 +65,13 @@ FIGURE_PATCH_SIZE = Experiment(
     comparisons=(
         Comparison("juries against unanimity", "jury detection k=6", "published k=6", paper.SAME_COVER),
         paper.AT_THE_SAME_PRICE,
+        paper.ZOOM_AHEAD,
     ),
     panels=(("patch", "clean_accuracy"), ("patch", "published_test"), ("patch", "certified_detection"),
             ("patch", "certified_recovery")),
     notes=(
-        "The paper does not give the masks of these figures; here the mask is 16 pixels larger than the patch.",
+        "The paper does not give the masks of these figures; here the mask is 16 pixels larger than the patch. Zoom "
+        "has 2, 3, 6 and 12 masks per axis at every size.",
         paper.OTHERS_NOTE,
         "Where a patch touches half of all bands or more, smoothing can certify nothing and is left out.",
     ),

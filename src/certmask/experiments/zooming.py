@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from certmask.experiments import paper_tables as paper
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch
-from certmask.experiments.paper_tables import CLEANSER, JURIES
+from certmask.experiments.paper_tables import CLEANSER, JURIES, LEVELS, ZOOM_AHEAD
+from certmask.experiments.paper_tables import ZOOM as AS_SHIPPED
+from certmask.experiments.paper_tables import ZOOM_DETECTION as DETECTION_AS_SHIPPED
 
 if TYPE_CHECKING:
     from certmask.covers.zoom import Level
 
 GRID = "PatchCleanser 6×6 on a token grid"
-SHIPPED, TUNED, SHIPPED_DETECTION = "zoom", "zoom, tuned", "zoom detection"
+SHIPPED, TUNED, SHIPPED_DETECTION = AS_SHIPPED.name, "zoom, tuned", DETECTION_AS_SHIPPED.name
 AGREEMENT = DeclaredDefence("6×6 agreement", "jury-detection", "patchcleanser", per_axis=6)
-LEVELS: tuple[Level, ...] = (2, 3, 6, 12)
-"""As shipped."""
 COARSE: tuple[Level, ...] = (3, 6)
 FINE: tuple[Level, ...] = (3, 6, 12)
 
@@ -42,7 +43,7 @@ def beside_patchcleanser(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
                         series="PatchCleanser, token grid"),
         DeclaredDefence(JURIES.name, JURIES.rule, JURIES.tiling, JURIES.fold, per_axis=JURIES.per_axis,
                         parameters={**JURIES.parameters, "last_resort": "majority"}),
-        DeclaredDefence(SHIPPED, "zoom", "zoom", levels=LEVELS, series="zoom as shipped"),
+        replace(AS_SHIPPED, series="zoom as shipped"),
         DeclaredDefence(TUNED, "zoom", "zoom", levels=LEVELS, series="zoom, tuned", tuned=True),
         DeclaredDefence("zoom, majority last resort", "zoom", "zoom", levels=LEVELS, series="zoom as shipped",
                         parameters={"last_resort": "majority"}),
@@ -51,7 +52,7 @@ def beside_patchcleanser(_: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         *(variant(FINE, thresholds) for thresholds in ((0.3, 0.1), (0.5, 0.2), (0.5, 0.5))),
         *(variant(FINE, thresholds, pooled=True) for thresholds in ((0.3, 0.1), (0.5, 0.2))),
         AGREEMENT,
-        DeclaredDefence(SHIPPED_DETECTION, "zoom-detection", "zoom", levels=LEVELS, series="zoom detection"),
+        DETECTION_AS_SHIPPED,
     )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ ZOOM = Experiment(
     "zoom", "Zoom beside PatchCleanser", "beyond the paper",
     {"imagenet": (paper.PATCHES["2 %"],), "cifar10": (paper.PATCHES["2.4 %"],)}, beside_patchcleanser,
     comparisons=(
-        Comparison("zoom against PatchCleanser", SHIPPED, CLEANSER.name),
+        ZOOM_AHEAD,
         Comparison("zoom against PatchCleanser on a token grid", SHIPPED, GRID, patch="2 %"),
         Comparison("zoom against the juries that were the default before", SHIPPED, JURIES.name),
         Comparison("zoom tuned for the network against PatchCleanser", TUNED, CLEANSER.name),

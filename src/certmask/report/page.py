@@ -122,7 +122,11 @@ def _comparison(report: Report) -> Iterator[Markup]:
 
 def _provenance(run: Run) -> Markup:
     """Every field of a header."""
-    facts = [("sha256 of the file, first 16 digits", run.digest), ("rows", str(len(run.rows))), *_flat(run.header)]
+    facts = [
+        ("sha256 of the file, unpacked, first 16 digits", run.digest),
+        ("rows", str(len(run.rows))),
+        *_flat(run.header),
+    ]
     rows = [tag("tr", tag("td", name), tag("td", value)) for name, value in facts]
     return tag("details", tag("summary", run.name), tag("table", tag("tbody", *rows), class_="facts"))
 

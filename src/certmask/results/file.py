@@ -161,16 +161,21 @@ def read_results(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a results file, packed (``.gz``) or not; a half-written last line is left out."""
     if not path.is_file():
         raise ResultsError(f"expected a results file, got {_kind(path)} at {path}")
-    lines, _ = _whole_lines(_unpacked(path) if path.suffix == ".gz" else _content(path))
+    lines, _ = _whole_lines(content(path))
     if not lines:
         raise ResultsError(f"expected a results file with a header, got an empty or truncated one at {path}")
     header, *rows = _parsed(lines, path)
     return header, [row for row in rows if SET_ASIDE not in row]
 
 
+def content(path: Path) -> bytes:
+    """What a results file says, byte by byte as it was written, packed since or not."""
+    return _unpacked(path) if path.suffix == ".gz" else _content(path)
+
+
 def read_set_aside(path: Path) -> dict[str, str]:
     """Photos of a results file that have no row, each with the last reason why."""
-    lines, _ = _whole_lines(_unpacked(path) if path.suffix == ".gz" else _content(path))
+    lines, _ = _whole_lines(content(path))
     rows = _parsed(lines, path)[1:]
     done = {row.get("image") for row in rows}
     return {row[SET_ASIDE]: str(row.get("error")) for row in rows if SET_ASIDE in row and row[SET_ASIDE] not in done}

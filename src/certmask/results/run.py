@@ -14,7 +14,7 @@ from typing import Any
 from certmask.certificate import BASES, NO_CLASS, Decision, Guarantee
 from certmask.covers.cover import against
 from certmask.errors import GeometryError, ResultsError, any_of
-from certmask.results.file import Row, read_results
+from certmask.results.file import Row, content, read_results
 from certmask.threat import Patch, PhotoPatch, Size, Threat, threat_from
 
 Shape = Mapping[str, type]
@@ -171,7 +171,7 @@ def _checked(path: Path, name: str, header: Row, rows: Sequence[Row]) -> Run:
     if not rows:
         raise ResultsError(f"expected at least one row in {path}, got none")
     _check_rows(header, rows, path)
-    return Run(name, path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], header, tuple(rows))
+    return Run(name, path, hashlib.sha256(content(path)).hexdigest()[:16], header, tuple(rows))
 
 
 def _check_rows(header: Row, rows: Sequence[Row], path: Path) -> None:
