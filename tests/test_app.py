@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -30,6 +31,7 @@ from certmask.app.findings import found
 from certmask.app.lab import KEPT as KEPT_DECODERS
 from certmask.app.page import page_app
 from certmask.app.patching import KINDS, Answered, Wish, compared, patched
+from certmask.app.streams import END, Streams
 from certmask.app.studio import RULES, Meter, Question, Studio
 from certmask.app.study import price, study
 from certmask.certificate import Decision, Guarantee
@@ -531,6 +533,8 @@ def client(studio: Studio, run: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         connect(line, address)
 
     monkeypatch.setattr(socket.socket, "connect", at_home)
+    for module in ("streams", "door"):  # this client does not hang up
+        monkeypatch.setattr(f"certmask.app.{module}.PATIENCE", 0.1)
     with TestClient(page_app(studio, Library(run / "runs"), tmp_path), base_url="http://127.0.0.1:7860") as found:
         yield found
 
@@ -673,6 +677,46 @@ def test_results_go_with_the_settings_that_they_are_about(client: TestClient) ->
         "photo-votes": ("run-defence", "fate", "image"),
     }.items():
         assert [name for name in controls if not empties(name, result)] == []
+
+
+def test_a_question_is_confirmed_once_the_last_stream_is_known_to_have_ended() -> None:
+    """Else a browser waits for its answer on a stream that has ended."""
+    happened: list[str] = []
+    streams = Streams()
+
+    async def answers(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": END + b"}\n\n", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def visit() -> None:
+        hung_up = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await hung_up.wait()
+            return {"type": "http.disconnect"}
+
+        async def told(message: Any) -> None:
+            happened.append("end" if END in message.get("body", b"") else message["type"])
+
+        async def confirm(visitor: str) -> None:
+            async def said(_: Any) -> None:
+                happened.append(f"{visitor}'s question")
+
+            await streams.confirming(visitor, said)({"type": "http.response.start"})
+
+        stream = asyncio.create_task(streams.run(answers, "anna", {}, receive, told))
+        await asyncio.sleep(0.01)
+        questions = [asyncio.create_task(confirm(visitor)) for visitor in ("anna", "otto")]
+        await asyncio.sleep(0.01)
+        happened.append("hangs up")
+        hung_up.set()
+        await asyncio.gather(stream, *questions)
+        await confirm("anna")
+
+    asyncio.run(visit())
+    assert happened[:4] == ["http.response.start", "end", "otto's question", "hangs up"]
+    assert sorted(happened[4:]) == ["anna's question", "anna's question", "http.response.body"]
 
 
 def test_the_queue_is_bounded(client: TestClient, studio: Studio) -> None:

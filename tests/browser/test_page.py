@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 from commands import certmask
 from PIL import Image
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from visitors import (
     MODEL,
     PHOTOS,
@@ -32,6 +32,7 @@ from certmask.report.gallery import fate
 from certmask.results.run import read_run
 
 WIDTHS = (1280, 390)
+expect.set_options(timeout=SECONDS)
 ENTITIES = "".join(f'<!ENTITY {b} "{10 * f"&{a};"}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
 BOMB = f'<?xml version="1.0"?><!DOCTYPE svg [<!ENTITY a "aaaaaaaaaa">{ENTITIES}]><svg><text>&i;</text></svg>'
 
@@ -158,9 +159,10 @@ def test_a_click_places_the_patch(visitor: Visitor) -> None:
     before = visitor.shown("#place")
     visitor.page.locator("#place img").click(position=at)  # type: ignore[arg-type]
     visitor.changed("#place", before)
-    assert visitor.page.locator("#top input[type=number]").input_value() == "5"
-    assert visitor.page.locator("#left input[type=number]").input_value() == "15"
-    assert not visitor.page.locator("#free input").is_checked()
+    visitor.says("#place", "the patch goes into the frame")
+    expect(visitor.page.locator("#top input[type=number]")).to_have_value("5")
+    expect(visitor.page.locator("#left input[type=number]")).to_have_value("15")
+    expect(visitor.page.locator("#free input")).not_to_be_checked()
     visitor.check("#kind", "noise")
     result = visitor.answer("#attack", "#attacked", ".cm-card")
     assert "11×11 patch at row 5, column 15" in result.inner_text()
@@ -177,8 +179,9 @@ def test_a_sticker_is_put_down(visitor: Visitor, tmp_path: Path) -> None:
     visitor.answer("#attack", "#attacked", ".cm-card")
     address = visitor.page.locator("#attacked img").nth(1).get_attribute("src") or ""
     with urlopen(address) as file, Image.open(file) as picture:
-        pixels = Counter(picture.convert("RGB").getdata())
-    assert pixels[255, 0, 255] > 0.8 * (SIDE / 32) ** 2 * sum(pixels.values())
+        count = picture.width * picture.height
+        pixels = {colour: found for found, colour in picture.convert("RGB").getcolors(count) or ()}
+    assert pixels[255, 0, 255] > 0.8 * (SIDE / 32) ** 2 * count
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -277,7 +280,7 @@ def test_the_patch_is_placed_by_keyboard(visitor: Visitor) -> None:
     visitor.page.locator("#top input[type=range]").focus()
     visitor.page.keyboard.press("ArrowRight")
     visitor.changed("#place", before)
-    assert visitor.page.locator("#top input[type=number]").input_value() == "1"
+    expect(visitor.page.locator("#top input[type=number]")).to_have_value("1")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -30,7 +30,11 @@ SWITCHES = (
     "--disable-quic",
 )
 MODEL, SIDE = "resnet26-cifar10", 11
+TABS = {"Look": "#look", "Attack it": "#place [data-listens] img", "Explore a run": "#run input"}
+"""What can be seen on each tab as soon as it can be used."""
 SHOWN = "(where) => [...document.querySelectorAll(`${where} .cm`)].map((part) => part.outerHTML).join()"
+DRAWN = "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+LOADED = "() => [...document.images].every((image) => image.complete && image.naturalWidth)"
 SECONDS = 120_000
 """Milliseconds for anything that asks a model, on a machine that may have other things to do."""
 
@@ -123,6 +127,12 @@ class Visitor:
         self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         self.page.goto(self.address)
         self.page.wait_for_selector("#result .cm-label", timeout=SECONDS)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until what is new is drawn, with its pictures."""
+        self.page.evaluate(DRAWN)
+        self.page.wait_for_function(LOADED, timeout=SECONDS)
 
     @property
     def strangers(self) -> list[str]:
@@ -133,7 +143,10 @@ class Visitor:
         return self.page.locator(where).inner_text()
 
     def tab(self, name: str) -> None:
+        """Open a tab and wait until it can be used."""
         self.page.get_by_role("tab", name=name).click()
+        self.page.wait_for_selector(TABS[name], timeout=SECONDS)
+        self.settle()
 
     def choose(self, where: str, name: str) -> None:
         """One of a list that drops down."""

@@ -17,6 +17,7 @@ from certmask.report.markup import tag
 from certmask.threat import Size
 
 CLICKED = """
+element.dataset.listens = '';
 element.addEventListener('click', (event) => {
   const image = event.target.closest('img');
   if (!image) return;
@@ -24,7 +25,7 @@ element.addEventListener('click', (event) => {
   trigger('click', {across: (event.clientX - box.left) / box.width, down: (event.clientY - box.top) / box.height});
 });
 """
-"""Where on the picture somebody clicked, as shares of its width and height."""
+"""Where on the picture somebody clicked, as shares of its width and height; a picture that listens says so."""
 AIM, FREE = "the patch goes into the frame; click to put it elsewhere", "click where the patch is to go"
 
 

@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import Any
+from urllib.parse import parse_qs
 
 from python_multipart.multipart import parse_options_header
 
+from certmask.app.streams import Streams
 from certmask.service.address import is_loopback
 from certmask.service.journal import DRAINED, PATIENCE
 from certmask.service.limits import Limits, RefusedError
@@ -35,10 +37,10 @@ HEADERS = {
     "referrer-policy": "no-referrer",
 }
 UPLOAD = "/gradio_api/upload"
-JOIN = "/gradio_api/queue/join"
+JOIN, STREAM = "/gradio_api/queue/join", "/gradio_api/queue/data"
 POSTS = (UPLOAD, JOIN, "/gradio_api/cancel", "/gradio_api/reset")
 GETS = ("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/gradio_api/info",
-        "/gradio_api/app_id", "/gradio_api/startup-events", "/gradio_api/queue/data",
+        "/gradio_api/app_id", "/gradio_api/startup-events", STREAM,
         "/gradio_api/upload_progress")  # fmt: skip
 BELOW = ("/assets/", "/static/", "/gradio_api/heartbeat/")
 """All that the page asks for; Gradio has more doors, which give out files, fetch addresses or write some: shut."""
@@ -64,7 +66,7 @@ class Door:
 
     def __init__(self, app: App, limits: Limits, uploads: Path, alone: bool) -> None:
         self._app, self._limits, self._uploads, self._alone = app, limits, uploads.resolve(), alone
-        self._coming = 0
+        self._coming, self._streams = 0, Streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -77,14 +79,18 @@ class Door:
                 await self._upload(scope, receive, send)
                 return
             if scope["method"] == "POST":
-                receive = _again(self._checked(await self._body(receive, WORDS)), receive)
+                body = self._checked(await self._body(receive, WORDS))
+                receive, send = _again(body, receive), self._streams.confirming(_visitor(_parsed(body)), send)
         except RefusedError as refusal:
             if path == UPLOAD:
                 await _drain(receive)
             await _refused(send, refusal)
             return
         with suppress(asyncio.CancelledError):  # a page that is open at the end, whose answers have none
-            await self._app(scope, receive, send)
+            if path == STREAM:
+                await self._streams.run(self._app, _listener(scope), scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a file in whole, while there is room for it."""
@@ -134,6 +140,17 @@ class Door:
             if not _is_inside(named, self._uploads):
                 raise RefusedError(403, "expected a file that was uploaded, got another one")
         return body
+
+
+def _visitor(told: Any) -> str:
+    """Whose request this is; nobody's where it does not say."""
+    return str(told.get("session_hash", "")) if isinstance(told, dict) else ""
+
+
+def _listener(scope: Scope) -> str:
+    """Whose stream this is."""
+    asked = parse_qs(str(scope.get("query_string", b""), "latin-1"))
+    return asked.get("session_hash", [""])[0]
 
 
 def _site(origin: bytes) -> bytes:

@@ -48,6 +48,7 @@ CSS = """
 .cm caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 .cm td small { display: block; }
 #refusal:not(:has(p)) { display: none; }
-#place img { cursor: crosshair; max-width: 360px; }
+#place img { max-width: 360px; }
+#place [data-listens] img { cursor: crosshair; }
 #look, #attack, #votes, #again { max-width: 320px; }
 """
