@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -54,10 +55,11 @@ class Crew:
     """As many workers as are wanted, from their first start to the end of the ``with`` block."""
 
     def __init__(self, ray: Any, pool: Pool, size: int, setting: Setting, workplace: Workplace) -> None:
-        self._ray, self._record = ray, started_record(ray)
+        self._ray: Any = ray
+        self._record: Any = started_record(ray)
         needs = {"num_cpus": pool.cpus, "num_gpus": pool.gpus, "max_concurrency": AT_HAND}
         self._actor = ray.remote(Worker).options(**needs)
-        self._given = ray.put(setting), workplace, self._record
+        self._given: tuple[Any, ...] = ray.put(setting), workplace, self._record
         self._orders: Any = None
         self._members = [self._started() for _ in range(size)]
 
@@ -69,6 +71,15 @@ class Crew:
             self._dismiss(member)
         with suppress(self._ray.exceptions.RayError):
             self._record.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of every handle while its session lasts: Ray numbers actors anew in the next one."""
+        for member in self._members:
+            member.handle = None
+            member.asked.clear()
+        self._members, self._given, self._record = [], (), None
+        gc.collect()  # handles are parts of circles
 
     def survey(self, *arguments: Any) -> Survey:
         """What the first worker that has loaded the model finds out; another one does it should that one die."""
