@@ -59,8 +59,8 @@ class AttackTab:
             [*self.controls.photo, self.free, self.top, self.left, *self.controls.question[:2]],
         )
         controls.when_other_photo(answered(self._aim), aimed, self.place)
-        for part in (self.free, self.top, self.left, controls.side, controls.model):
-            part.change(answered(self._aim), aimed, self.place, **QUIET)
+        moved = [part.change for part in (self.free, self.top, self.left, controls.side, controls.model)]
+        gr.on(moved, answered(self._aim), aimed, self.place, trigger_mode="always_last", **QUIET)
         controls.when_other_photo(lambda: "", None, self.result)
         wished = (self.kind, self.sticker, self.free, self.top, self.left)
         for part in (*controls.question, *wished):
