@@ -31,7 +31,16 @@ from certmask.report.tables import brief_table, markdown_grid
 from certmask.results.columns import ATTACK_COLUMNS, attack_figures
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, check_begun
-from certmask.rules import JuryDetection, JuryRecovery, MinorityReports, PatchCleanser, Published, Undefended
+from certmask.rules import (
+    HiCert,
+    JuryDetection,
+    JuryHiCert,
+    JuryRecovery,
+    MinorityReports,
+    PatchCleanser,
+    Published,
+    Undefended,
+)
 from certmask.threat import Patch
 from certmask.zoo import class_aliases, framing_of, load_classifier
 
@@ -45,7 +54,7 @@ def defences(side: int, margin: float, align: int | None = None) -> list[MaskedD
     patch = Patch(-(-side // SHARE), -(-side // SHARE))
     small, middle, large = (-(-side * part // 14) for part in (3, 4, 5))
     single, fourfold = minimal_cover(side, patch, middle), spread_cover(side, patch, large, 2)
-    zoom = zoom_cover(side, patch, align=align)
+    zoom, cleanser = zoom_cover(side, patch, align=align), patchcleanser_cover(side, patch, 6)
     return [
         MaskedDefence(single, Undefended(), UNDEFENDED),
         MaskedDefence(zoom, JuryRecovery(margin=margin), "zoom"),
@@ -56,7 +65,10 @@ def defences(side: int, margin: float, align: int | None = None) -> list[MaskedD
         MaskedDefence(single, MinorityReports(0.5, margin), f"minority reports, mask {middle}"),
         MaskedDefence(single, JuryRecovery("all", margin=margin), f"jury recovery k=1, mask {middle}"),
         MaskedDefence(fourfold, JuryRecovery("aligned", margin=margin), f"jury recovery k=4, mask {large}"),
-        MaskedDefence(patchcleanser_cover(side, patch, 6), PatchCleanser(margin=margin), "PatchCleanser 6×6"),
+        MaskedDefence(cleanser, PatchCleanser(margin=margin), "PatchCleanser 6×6"),
+        MaskedDefence(cleanser, PatchCleanser(margin=margin, challenger=True), "PatchCleanser 6×6, challenger"),
+        MaskedDefence(single, HiCert(margin=margin), f"HiCert, mask {middle}"),
+        MaskedDefence(zoom, JuryHiCert(margin=margin), "zoom HiCert"),
     ]
 
 

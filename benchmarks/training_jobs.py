@@ -84,11 +84,14 @@ STEPS: dict[str, Options] = {
 """Imagenette, DeiT-Tiny: some 105 passes for every photo, some 210 for the last three."""
 
 KEPT_WORST = {**ALL_LEVELS, **STRONG, "tries": 6, "rate": 3e-5, "epochs": 23}
+KEPT_TURNS = {**KEPT_WORST, "one_cover": True}
 KEPT: dict[str, Options] = {
     "kept-greedy": {**AVERAGED, **STRONG, "cutout": "greedy", "rate": 3e-5, "epochs": 10},
     "kept-worst": KEPT_WORST,
     "kept-worst-fast": {**KEPT_WORST, "rate": 1e-4},
     "kept-recalled": {**KEPT_WORST, "recall": 1.0},
+    "kept-turns": KEPT_TURNS,
+    "kept-turns-sgd": {**KEPT_TURNS, "optimizer": "sgd", "rate": 0.001, "weight_decay": 0.0},
 }
 """The same again, some 210 passes, with what ImageNet's last layer knows of the classes, at lower rates."""
 
@@ -132,18 +135,23 @@ NETWORKS = {
                       images=10_000, compiled=True, precision="fp16"),
     "cifar-wide-on": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 20, "tries": 10}, after="cifar-wide",
                          images=10_000, compiled=True, precision="fp16"),
+    "cifar-wide-turns": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, "epochs": 20, "tries": 10, "one_cover": True},
+                            after="cifar-wide-on", images=10_000, compiled=True, precision="fp16"),
     "cifar-deit-first": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 12, "rate": 2e-4, "average": 0.998}, DEIT_TINY,
                             compiled=True, patch=35),
     "cifar-deit-pairs": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 5, "tries": 6, "warm_up": 0.2,
                             "average": 0.997}, after="cifar-deit-first", compiled=True, patch=35),
     "cifar-deit-on": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 8, "tries": 6, "warm_up": 0.2, "average": 0.998},
                          after="cifar-deit-first", compiled=True, patch=35),
+    "cifar-deit-turns": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 10, "tries": 6, "one_cover": True,
+                            "warm_up": 0.2, "average": 0.998}, after="cifar-deit-first", compiled=True, patch=35),
 }  # fmt: skip
 """Pairs of masks, the worst of several in the end."""
 
 ROW = {"schedule": "cosine", "warm_up": 1.0, "batch": 128, "cutout": "pairs", "levels": LEVELS, "average": 0.99}
 ROW_SGD = {**ROW, "rate": 0.02, "weight_decay": 1e-4}
 ROW_V2 = {**ROW_SGD, "rate": 0.05}
+ROW_WORST = {"tries": 4, "one_cover": True}
 ROW_MLP = {**ROW, "rate": 0.001, "weight_decay": 0.05, "optimizer": "adamw", "warm_up": 3.0, "smoothing": 0.1}
 ROWS = {
     "paper-resnetv2": Job("imagenette", "resnetv2_50", {**RESNET, "cutout": "random"}, images=500, compiled=True),
@@ -151,7 +159,11 @@ ROWS = {
                         compiled=True),
     "row-resnetv2": Job("imagenette", "resnetv2_50", {**ROW_V2, "patch": 32, "epochs": 12, "zoom": 0.6}, RESNET_50,
                         images=500, compiled=True),
-    "row-resmlp": Job("imagenette", "resmlp_24_224", {**ROW_MLP, "patch": 32, "epochs": 60, "zoom": 0.4}, images=500,
+    "row-resnet50-worst": Job("imagenette", RESNET_50, {**ROW_SGD, **ROW_WORST, "patch": 32, "zoom": 0.6}, RESNET_50,
+                              images=500, compiled=True),
+    "row-resnetv2-worst": Job("imagenette", "resnetv2_50", {**ROW_V2, **ROW_WORST, "patch": 32, "epochs": 12,
+                              "zoom": 0.6}, RESNET_50, images=500, compiled=True),
+    "row-resmlp": Job("imagenette", "resmlp_24_224", {**ROW_MLP, "patch": 32, "epochs": 40, "zoom": 0.4}, images=500,
                       compiled=True),
     "row-cifar-resnetv2": Job("cifar", "resnetv2_50", {**ROW_V2, "patch": 35, "epochs": 4, "shift": 28}, RESNET_50,
                               images=500, compiled=True, patch=35),

@@ -21,6 +21,7 @@ import recipes
 import runs
 import sabotage
 import scale
+import sizes
 import speed
 import zoom
 from readings import READINGS
@@ -61,6 +62,8 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "zoom-shipped-detection": zoom.shipped_detection_table,
     "zoom-attacks": zoom.attacks_table,
     "zoom-last-resorts": zoom.last_resorts_table,
+    "sizes": sizes.recovery_table,
+    "sizes-detection": sizes.detection_table,
     "zoom-speed": zoom.speed_table,
     "zoom-at-once": zoom.meters_table,
     "reach": reach.threats_table,

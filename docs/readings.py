@@ -14,6 +14,7 @@ from overview import overview
 from reach import reach
 from recipes import recipes
 from scale import scale
+from sizes import sizes
 from speed import speed
 from zoom import zoom
 
@@ -154,6 +155,7 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "scale": (scale, "speed"),
     "overview": (overview, ""),
     "zoom": (zoom, ""),
+    "sizes": (sizes, ""),
     "others": (others, ""),
     "reach": (reach, ""),
     "recipes": (recipes, ""),

@@ -27,6 +27,7 @@ THERE = {"jury-detection": "6×6 agreement", "patchcleanser": "PatchCleanser 6×
 Told = Callable[[Mapping[str, Any]], str]
 WORDS: tuple[tuple[str, Told], ...] = (
     ("tries", lambda own: f"the worst of {own['tries']}"),
+    ("one_cover", lambda _: "every size of masks in its turn"),
     ("recall", lambda own: f"hard masks recalled ({own['recall']:g})"),
     ("views", lambda own: f"{own['views']} views"),
     ("whole", lambda _: "the whole picture beside them"),
@@ -174,9 +175,9 @@ def _shipped(run: Run) -> str:
 def recipes(results: Path) -> dict[str, str]:
     """What mirror views are worth on CIFAR-10, and what the last layer's knowledge is on Imagenette."""
     found = {}
-    for name, card in (("wide", "cifar10-resnet26w3-pairs"), ("deit", "cifar10-deit_tiny-pairs")):
+    for name, card in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "models/cifar10-deit_tiny-pairs")):
         mirrored = certified(read_run(results / "recipes" / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
-        plain = certified(read_run(results / "models" / f"{card}.jsonl.gz"), "patchcleanser")
+        plain = certified(read_run(results / f"{card}.jsonl.gz"), "patchcleanser")
         found[f"{name} mirror"] = Share(sum(mirrored.values()), len(mirrored)).percent
         found[f"{name} plain"] = Share(sum(plain[image] for image in mirrored), len(mirrored)).percent
     before, after = (

@@ -124,13 +124,7 @@ def twice(folder: Path) -> str:
 
 def _compared(one: Run, other: Run) -> str:
     """A row on the photos and defences that two runs share; nothing where their functions are described differently."""
-    names = [
-        (mine, theirs)
-        for mine, a in one.defences.items()
-        for theirs, b in other.defences.items()
-        if one.model == other.model and (a["rule"], _looks(a)) == (b["rule"], _looks(b))
-    ]
-    if not names:
+    if not (names := shared_defences(one, other)):
         return ""
     before = {row["image"]: row for row in other.rows}
     shared = [(row, before[row["image"]]) for row in one.rows if row["image"] in before]
@@ -143,6 +137,16 @@ def _compared(one: Run, other: Run) -> str:
     return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"
 
 
+def shared_defences(one: Run, other: Run) -> list[tuple[str, str]]:
+    """What each of two runs of one function calls the same defence."""
+    return [
+        (mine, theirs)
+        for mine, a in one.defences.items()
+        for theirs, b in other.defences.items()
+        if one.model == other.model and (a["rule"], _looks(a)) == (b["rule"], _looks(b))
+    ]
+
+
 def cards_table(folder: Path) -> str:
     """One row per model for masks whose name begins with the last part of the path."""
     rows = []
@@ -150,13 +154,19 @@ def cards_table(folder: Path) -> str:
         metrics, recipe = card["metrics"], card["recipe"]
         if PROVED[0] in metrics:
             rows.append(
-                f"[{card['architecture']}](../results/models/{path.name}) | {recipe['cutout']} | {_start(card)} | "
+                f"[{card['architecture']}](../results/models/{path.name}) | {_cutout(recipe)} | {_start(card)} | "
                 f"{_epochs(card, folder.parent.parent)} | {100 * metrics['validation_accuracy']:.1f} | "
                 f"{metrics['images']:,} | "
                 f"{_counted(metrics, 'clean_accuracy', *PROVED)} | {metrics['precision']}"
             )
     headings = "model | Cutout | start | epochs | clean, all | photos | clean | certified detection, one mask | "
     return lined(f"{headings}certified recovery, two masks | certified recovery, zoom | precision", rows)
+
+
+def _cutout(recipe: dict[str, Any]) -> str:
+    """What is hidden in training; of several tries the worst."""
+    tries = recipe.get("tries", 1)
+    return f"{recipe['cutout']}, worst of {tries}" if tries > 1 else str(recipe["cutout"])
 
 
 def _epochs(card: dict[str, Any], results: Path) -> str:

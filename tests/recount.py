@@ -209,6 +209,21 @@ def zoom_figures() -> dict[str, str]:
     }
 
 
+def size_figures() -> dict[str, str]:
+    """Zoom beside PatchCleanser at every patch of Table 1."""
+    runs = experiment("sizes", "zoom", CLEANSER)
+    every, small = list(runs.values()), [rows for file, rows in runs.items() if "--patch23." in file]
+    asked = [(pair, rows) for pair in (("zoom", CLEANSER), ("zoom detection", "6×6 agreement")) for rows in every]
+    splits = [split(rows, *pair) for pair, rows in asked]
+    own = list(zip(splits, beyond_chance(splits), strict=True))[: len(every)]
+    return {
+        "sizes ahead": f"{sum(a > b for (a, b), _ in own)} of {len(own)}",
+        "sizes ahead beyond chance": str(sum(a > b and sure for (a, b), sure in own)),
+        "sizes small": f"{sum(points(rows, 'zoom', CLEANSER) > 0 for rows in small)} of {len(small)}",
+        "sizes behind beyond chance": str(sum(a < b and sure for (a, b), sure in own)),
+    }
+
+
 def attack_figures() -> dict[str, str]:
     """Attempts on certified photos, and on networks without a defence."""
     found: dict[str, list[Row]] = {"none": [], "published test": [], "proved": []}
@@ -364,7 +379,14 @@ def paper_figures() -> dict[str, str]:
 
 
 def figures() -> dict[str, str]:
-    return {**zoom_figures(), **attack_figures(), **geometry_figures(), **card_figures(), **paper_figures()}
+    return {
+        **zoom_figures(),
+        **size_figures(),
+        **attack_figures(),
+        **geometry_figures(),
+        **card_figures(),
+        **paper_figures(),
+    }
 
 
 def differences(readme: Path, results: Path) -> tuple[int, list[str]]:

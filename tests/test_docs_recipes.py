@@ -133,10 +133,9 @@ def told(name: str) -> str:
 
 
 def test_figures_in_sentences() -> None:
-    models = ROOT / "results" / "models"
-    for name, network in (("wide", "cifar10-resnet26w3-pairs"), ("deit", "cifar10-deit_tiny-pairs")):
+    for name, network in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "models/cifar10-deit_tiny-pairs")):
         mirrored = certified(rows(RECIPES / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
-        plain = certified(rows(models / f"{network}.jsonl.gz"), "patchcleanser")
+        plain = certified(rows(ROOT / "results" / f"{network}.jsonl.gz"), "patchcleanser")
         assert told(f"{name} mirror") == percent([*mirrored.values()])
         assert told(f"{name} plain") == percent([plain[image] for image in mirrored])
     there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")

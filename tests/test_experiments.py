@@ -107,7 +107,7 @@ def test_declarations_refer_to_what_is_there(experiment: Experiment) -> None:
             assert reported.robust <= reported.clean
 
 
-@pytest.mark.parametrize("name", ["table1", "table1-photo", "figure-patch-size", "zoom", "reach"])
+@pytest.mark.parametrize("name", ["table1", "table1-photo", "figure-patch-size", "zoom", "sizes", "reach"])
 def test_zoom_as_shipped_is_measured_against_every_patch(name: str) -> None:
     for patch in EXPERIMENTS[name].every_patch:
         found = {one.name: one for one in EXPERIMENTS[name].defences(patch)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from commands import certmask
 from PIL import Image
 from safetensors.torch import load_file
@@ -19,7 +20,7 @@ from certmask.data import CIFAR10, load_dataset
 from certmask.errors import ClassifierError, DataError
 from certmask.results.columns import COLUMNS, figures, json_record
 from certmask.results.run import read_run
-from certmask.zoo import class_aliases, load_classifier, shipped_models
+from certmask.zoo import class_aliases, load_checkpoint, load_classifier, shipped_models
 from certmask.zoo.card import read_card
 from certmask.zoo.models import SHIPPED
 
@@ -48,8 +49,8 @@ def loaded(name: str) -> Classifier:
 
 
 def test_three_models_are_shipped_and_they_are_small() -> None:
-    assert shipped_models() == ["deit_tiny-imagenette", "resnet26-cifar10", "told_resnet26-cifar10"]
-    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 18e6
+    assert shipped_models() == ["deit_tiny-imagenette", "resnet26-cifar10", "resnet26w3-cifar10"]
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 20 * 2**20
     for name in shipped_models():
         tensors = load_file(SHIPPED / f"{name}.safetensors").values()
         assert {str(t.dtype) for t in tensors if t.is_floating_point()} == {"torch.float16"}
@@ -77,13 +78,20 @@ def test_every_card_says_what_its_rows_say(card: Path) -> None:
     [
         ("deit_tiny-imagenette", "imagenette-deit_tiny-greedy"),
         ("resnet26-cifar10", "cifar10-resnet26w2-greedy"),
-        ("told_resnet26-cifar10", "cifar10-told_resnet26w2-bands"),
+        ("resnet26w3-cifar10", "cifar10-resnet26w3-pairs"),
     ],
 )
 def test_the_shipped_card_is_that_of_the_measured_model(name: str, card: str) -> None:
     """And the weights are the card's: loading compares their sha256."""
     assert (SHIPPED / f"{name}.json").read_text() == (ROWS / f"{card}.json").read_text()
     assert loaded(name).classes == 10
+
+
+def test_the_network_of_bands_in_the_repository_is_its_cards() -> None:
+    """Loading compares the weights' sha256 with the card's."""
+    network, card = load_checkpoint(ROWS / "cifar10-told_resnet26w2-bands.safetensors")
+    assert card.recipe["band"] == 4
+    assert network(torch.rand(1, 3, 32, 32)).shape == (1, 10)
 
 
 def test_cutout_certifies_more_than_none() -> None:

@@ -107,6 +107,32 @@ def test_the_worst_of_the_tries_is_taken(views: int) -> None:
     assert torch.equal(own.pairs.hidden(pictures, worst, own.fill), images)
 
 
+@pytest.mark.parametrize("views", [1, 2])
+def test_tries_of_one_cover_leave_every_cover_its_turn(views: int) -> None:
+    """The largest masks hide most: with tries of any cover they are nearly all that is learnt."""
+    shares = []
+    for one_cover in (False, True):
+        own = shown(much_hidden, tries=8, views=views, one_cover=one_cover)
+        assert own.pairs is not None
+        covers = [set(masks.tolist()) for masks in own.pairs.covers]
+        found = torch.cat(
+            [pairs for seed in range(20) if (pairs := own.occluded(white(), chance(seed))[1]) is not None]
+        )
+        assert all(any({*pair} <= masks for masks in covers) for pair in found.tolist())
+        turns = Counter(next(n for n, masks in enumerate(covers) if pair[0] in masks) for pair in found.tolist())
+        shares.append([turns[n] / len(found) for n in range(3)])
+    assert shares[0][1] > 0.85  # 2×2
+    assert all(abs(share - 1 / 3) < 0.05 for share in shares[1])
+
+
+def test_all_tries_of_a_view_are_of_one_cover() -> None:
+    pairs = MaskPairs(COVERS, HOST)
+    covers = [set(masks.tolist()) for masks in pairs.covers]
+    for tries in pairs.drawn(200, chance(), 5).view(5, 200, 2).transpose(0, 1).flatten(1).tolist():
+        assert any({*tries} <= masks for masks in covers)
+    assert torch.equal(pairs.drawn(200, chance()), pairs.drawn(200, chance(), 1))
+
+
 def test_tries_are_drawn_from_what_was_hard_and_remembered() -> None:
     """What was hard is tried oftener, and all that was tried is known afterwards, not only the worst of it."""
     own = shown(lambda tried, _: torch.zeros(len(tried)), tries=6, recall=2.0)
@@ -307,7 +333,8 @@ def test_through_the_command_line(photos: Path, tmp_path: Path) -> None:
         {**PAIRS, "recall": -1.0}, {**PAIRS, "agreement": 0.5},
         {**PAIRS, "whole": True, "agreement": 1.5}, {**PAIRS, "fill": "blue"}, {"average": 1.0}, {"colour": -0.1},
         {"tries": 2}, {"views": 2}, {"whole": True}, {"recall": 1.0}, {"levels": (2, 3)}, {"fill": "random"},
-        {**PAIRS, "band": 3},
+        {**PAIRS, "band": 3}, {**PAIRS, "one_cover": True}, {"one_cover": True},
+        {**PAIRS, "tries": 2, "one_cover": True, "recall": 1.0},
     ],
 )  # fmt: skip
 def test_recipes_that_make_no_sense(options: dict[str, Any]) -> None:
@@ -318,7 +345,7 @@ def test_recipes_that_make_no_sense(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     ["--tries 2", "--cutout pairs --tries 0", "--cutout pairs --levels x", "--cutout pairs --fill blue", "--average 1",
-     "--cutout pairs --patch 40"],
+     "--cutout pairs --patch 40", "--cutout pairs --one-cover"],
 )  # fmt: skip
 def test_wrong_options(wrong: str, photos: Path, tmp_path: Path) -> None:
     refused = certmask("train", photos, "--validation", photos, "--model", "test_resnet", "--image", "32",
@@ -327,16 +354,19 @@ def test_wrong_options(wrong: str, photos: Path, tmp_path: Path) -> None:
 
 
 NAMES = {
-    "cifar10-resnet26w3-pairs": "cifar-wide-on", "cifar10-wide-third": "cifar-wide",
+    "cifar10-resnet26w3-pairs": "cifar-wide-turns", "cifar10-wide-third": "cifar-wide",
+    "cifar10-wide-fourth": "cifar-wide-on",
     "cifar10-wide-first": "cifar-wide-first", "cifar10-wide-second": "cifar-wide-second",
     "cifar10-deit_tiny-pairs": "cifar-deit-on", "cifar10-deit-second": "cifar-deit-pairs",
     "cifar10-deit-first": "cifar-deit-first", "imagenette-worst-long": "worst-long",
     "imagenette-resnet50_v1-pairs": "row-resnet50", "imagenette-resnetv2_50-pairs": "row-resnetv2",
+    "imagenette-resnet50_v1-worst": "row-resnet50-worst", "imagenette-resnetv2_50-worst": "row-resnetv2-worst",
+    "imagenette-resmlp_24-pairs": "row-resmlp",
     "imagenette-resnetv2_50-paper": "paper-resnetv2", "cifar10-resnetv2_50-pairs": "row-cifar-resnetv2",
 }  # fmt: skip
 CARDS = {
     path.stem: read_card(path)
-    for folder, names in (("recipes", "*"), ("models", "*-pairs"), ("models", "*-paper"))
+    for folder, names in (("recipes", "*"), ("models", "*-pairs"), ("models", "*-paper"), ("models", "*-worst"))
     for path in sorted((ROOT / "results" / folder).glob(f"{names}.json"))
 }
 SOUPS = {name for name, card in CARDS.items() if card.data["start"].startswith("mean of ")}
@@ -349,8 +379,9 @@ def job_of(card: str) -> str:
 
 @pytest.mark.parametrize("name", sorted(CARDS.keys() - SOUPS))
 def test_every_recipe_that_was_run_is_one_that_can_be_run(name: str) -> None:
+    """Cards from before tries could be of one cover say nothing of it."""
     declared = asdict(Recipe(**JOBS[job_of(name)].recipe))
-    assert CARDS[name].recipe == json.loads(json.dumps(declared))
+    assert {"one_cover": False, **CARDS[name].recipe} == json.loads(json.dumps(declared))
 
 
 @pytest.mark.parametrize("name", sorted(SOUPS))

@@ -43,6 +43,9 @@ def train(
     tries: Annotated[
         int, typer.Option("--tries", min=1, help="Pairs of masks tried for each view; the worst is learnt.")
     ] = 1,
+    one_cover: Annotated[
+        bool, typer.Option("--one-cover", help="All that are tried for a view are of one level: each has its turn.")
+    ] = False,
     recall: Annotated[
         float, typer.Option("--recall", min=0.0, help="How much oftener masks come that were hard for a photo before.")
     ] = 0.0,
@@ -126,6 +129,7 @@ def train(
             patch=exam.patch.size if loss == "provable" or cutout == "pairs" else None,
             levels=optional_levels(levels) or (),
             tries=tries,
+            one_cover=one_cover,
             recall=recall,
             views=views,
             whole=whole,

@@ -8,7 +8,7 @@ from certmask.experiments.experiment import Experiment
 from certmask.experiments.paper_tables import PAPER_MODELS, TABLE1, TABLE1_PHOTO, TABLE2, TABLE3, TABLE4
 from certmask.experiments.reaching import REACH, TWO_PATCHES
 from certmask.experiments.sweeps import APPENDIX_D, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, FOLD, PARETO
-from certmask.experiments.zooming import ZOOM
+from certmask.experiments.zooming import SIZES, ZOOM
 
 COUNTS = Experiment("counts", "Masks needed, exactly, and as the paper counts them", "beyond the paper")
 
@@ -16,7 +16,7 @@ EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
         TABLE1, TABLE1_PHOTO, TABLE2, TABLE3, TABLE4, FIGURE_MASK_SIZE, FIGURE_PATCH_SIZE, APPENDIX_D, FOLD, PARETO,
-        ZOOM, REACH, TWO_PATCHES, COUNTS,
+        ZOOM, SIZES, REACH, TWO_PATCHES, COUNTS,
     )
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch, Reported
@@ -52,6 +53,8 @@ def unanimity_and_juries(settings: Mapping[str, tuple[Size, int]]) -> tuple[Decl
 
 UNDEFENDED = DeclaredDefence("undefended", "undefended", "patchcleanser", per_axis=6)
 CLEANSER = DeclaredDefence("PatchCleanser 6×6", "patchcleanser", "patchcleanser", per_axis=6, paper="PC")
+CHALLENGER = DeclaredDefence("PatchCleanser challenger 6×6", "patchcleanser-challenger", "patchcleanser", per_axis=6)
+HICERT = DeclaredDefence("HiCert, exact minimum k=1", "hicert", "minimal", (1, 1), MASKS["2 %"])
 JURIES = DeclaredDefence(
     "jury recovery k=4, aligned", "jury-recovery", "spread", (2, 2), per_axis=4, parameters={"pairs": "aligned"}
 )
@@ -137,9 +140,9 @@ def defences_1(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
         DeclaredDefence("HiCert k=6", "hicert", "offset", PAPER_FOLD, mask),
         DeclaredDefence("published, exact minimum k=1", "published", "minimal", (1, 1), mask),
         DeclaredDefence("jury detection, exact minimum k=1", "jury-detection", "minimal", (1, 1), mask),
-        DeclaredDefence("HiCert, exact minimum k=1", "hicert", "minimal", (1, 1), mask),
+        replace(HICERT, mask=mask),
         CLEANSER,
-        DeclaredDefence("PatchCleanser challenger 6×6", "patchcleanser-challenger", "patchcleanser", per_axis=6),
+        CHALLENGER,
         JURIES,
         ZOOM,
         ZOOM_DETECTION,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from certmask.experiments import paper_tables as paper
 from certmask.experiments.experiment import Comparison, DeclaredDefence, Experiment, LabelledPatch
-from certmask.experiments.paper_tables import CLEANSER, JURIES, LEVELS, ZOOM_AHEAD
+from certmask.experiments.paper_tables import CHALLENGER, CLEANSER, HICERT, JURIES, LEVELS, UNDEFENDED, ZOOM_AHEAD
 from certmask.experiments.paper_tables import ZOOM as AS_SHIPPED
 from certmask.experiments.paper_tables import ZOOM_DETECTION as DETECTION_AS_SHIPPED
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 GRID = "PatchCleanser 6×6 on a token grid"
 SHIPPED, TUNED, SHIPPED_DETECTION = AS_SHIPPED.name, "zoom, tuned", DETECTION_AS_SHIPPED.name
 AGREEMENT = DeclaredDefence("6×6 agreement", "jury-detection", "patchcleanser", per_axis=6)
+ZOOM_HICERT = DeclaredDefence("zoom HiCert", "zoom-hicert", "zoom", levels=LEVELS)
 COARSE: tuple[Level, ...] = (3, 6)
 FINE: tuple[Level, ...] = (3, 6, 12)
 
@@ -75,5 +76,25 @@ ZOOM = Experiment(
         "of the table, with 222 passes to prove, a third of PatchCleanser's. Masks of all these sizes lie on a grid of "
         "16 pixels against the 2 % patch, as PatchCleanser's do where it says so. On 32 pixels that grid stands for "
         "nothing (three pixels, five masks per axis), and zoom's last level has 10 masks per axis.",
+    ),
+)  # fmt: skip
+
+
+def at_a_size(patch: LabelledPatch) -> tuple[DeclaredDefence, ...]:
+    """What certmask would have a user take, beside PatchCleanser: few passes, so that every size can be measured."""
+    hicert = replace(HICERT, mask=paper.MASKS[patch.label])
+    return (UNDEFENDED, CLEANSER, CHALLENGER, AS_SHIPPED, AGREEMENT, DETECTION_AS_SHIPPED, hicert, ZOOM_HICERT)
+
+
+SIZES = Experiment(
+    "sizes", "Zoom beside PatchCleanser at every patch of Table 1", "beyond the paper", paper.SHARES, at_a_size,
+    comparisons=(
+        ZOOM_AHEAD,
+        Comparison("zoom detection against 6×6 agreement", SHIPPED_DETECTION, AGREEMENT.name),
+    ),
+    notes=(
+        "Zoom has the levels and thresholds that were chosen for 2 % (2.4 % on CIFAR-10) at every size. HiCert alerts "
+        "where a masked view disagrees or is not sure: alone on the fewest masks of the paper's size that cover every "
+        "place, and through zoom's levels.",
     ),
 )  # fmt: skip

@@ -41,10 +41,13 @@ class MaskPairs:
         self.table = nn.utils.rnn.pad_sequence(self.covers, batch_first=True)
         self.count = len(table)
 
-    def drawn(self, pictures: int, chance: torch.Generator) -> Tensor:
-        """Numbers of masks ``[pictures, 2]``; one may be drawn twice: certificates look through single ones, too."""
-        cover = torch.randint(len(self.covers), (pictures, 1), generator=chance)
-        masks = (torch.rand(pictures, 2, generator=chance) * self.sizes[cover]).long()
+    def drawn(self, pictures: int, chance: torch.Generator, tries: int = 1) -> Tensor:
+        """Numbers of masks ``[tries × pictures, 2]``, all tries of a picture from one cover.
+
+        A mask may be drawn twice: certificates look through single ones, too.
+        """
+        cover = torch.randint(len(self.covers), (pictures, 1), generator=chance).repeat(tries, 1)
+        masks = (torch.rand(len(cover), 2, generator=chance) * self.sizes[cover]).long()
         return self.table[cover, masks].to(self.rows.device, non_blocking=True)
 
     def hidden(self, images: Tensor, pairs: Tensor, fill: Tensor) -> Tensor:

@@ -33,8 +33,9 @@ class Recipe:
 
     With ``cutout="pairs"`` two masks of the deployed covers against a ``patch`` are hidden: PatchCleanser's 6×6, and
     those of zoom's ``levels``. ``views`` of a picture are learnt in one batch, the ``whole`` picture beside them if so
-    wished; for each view the worst of so many ``tries`` is taken; masks that were hard for this photo before are drawn
-    more often the larger ``recall`` is. ``agreement`` is how much of a view's target is the answer about the whole
+    wished; for each view the worst of so many ``tries`` is taken, all of ``one_cover`` if so wished (else large masks,
+    which are worse, leave small ones unlearnt); masks that were hard for this photo before are drawn more often the
+    larger ``recall`` is. ``agreement`` is how much of a view's target is the answer about the whole
     picture. ``average`` is the decay of a running average of the weights, which then gives these answers and is what
     is kept; 0 is none. ``fill="random"`` paints masks in any colour, not in that of deployment.
     """
@@ -71,6 +72,7 @@ class Recipe:
     average: float = 0.0
     colour: float = 0.0
     fill: str = "mean"
+    one_cover: bool = False
 
     def __post_init__(self) -> None:
         for name, known in ALLOWED.items():
@@ -126,6 +128,11 @@ class Recipe:
             raise CertmaskError(
                 "expected levels, views, the whole picture, tries, recall, agreement and fill for the cutout "
                 f"{PAIRS} alone, got some for {self.cutout}"
+            )
+        if self.one_cover and (self.tries == 1 or self.recall > 0):
+            raise CertmaskError(
+                "expected several tries, and no recall, where they are of one cover, "
+                f"got {self.tries} and recall {self.recall}"
             )
         if self.agreement > 0 and not (self.whole or self.average > 0):
             raise CertmaskError("expected the whole picture or an average beside agreement, got neither")

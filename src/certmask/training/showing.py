@@ -90,6 +90,8 @@ class Showing:
         return pairs.worst(drawn, losses, views * len(lesson.labels))
 
     def _drawn(self, lesson: Lesson, pairs: MaskPairs, times: int, chance: torch.Generator) -> Tensor:
+        if self.recipe.one_cover:
+            return pairs.drawn(len(lesson.labels) * self.recipe.views, chance, self.recipe.tries)
         if self.recall is None:
             return pairs.drawn(len(lesson.labels) * times, chance)
         return self.recall.drawn(lesson.photos.repeat(times), lesson.mirrored.repeat(times), chance)
