@@ -220,9 +220,7 @@ def tune(
     Votes are shared by all settings. What is too dear on the first few photos is given up. Three results files lie
     beside ``out``, the file of the defence.
     """
-    shared = {sample.name for sample in choosing.samples} & {sample.name for sample in judging.samples}
-    if shared:
-        raise CertmaskError(f"expected other photos to judge on, got {min(shared)}, which is also to choose on")
+    check_apart(choosing, judging)
     first, chosen_on, judged_on = (out.with_suffix(f".{part}.jsonl") for part in PARTS)
     certify_run(engine, choosing.spread(FIRST), tried, first, progress=progress)
     left = affordable(read_run(first), tried, budget, spent)
@@ -240,6 +238,13 @@ def tune(
     }
     save_defence(out, taken, about)
     return Tuned(taken, choice, read_run(judged_on))
+
+
+def check_apart(choosing: Dataset, judging: Dataset) -> None:
+    """An error if a photo to judge on is one to choose on."""
+    shared = {sample.name for sample in choosing.samples} & {sample.name for sample in judging.samples}
+    if shared:
+        raise CertmaskError(f"expected other photos to judge on, got {min(shared)}, which is also to choose on")
 
 
 def halves(dataset: Dataset) -> tuple[Dataset, Dataset]:

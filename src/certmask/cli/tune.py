@@ -59,7 +59,7 @@ def tune(
     from certmask.errors import UsageError
     from certmask.results.columns import figures
     from certmask.rules.registry import listed
-    from certmask.tuning import FIRST, PARTS, halves, settings
+    from certmask.tuning import FIRST, PARTS, check_apart, halves, settings
     from certmask.tuning import tune as tuned
 
     if to not in SPENT:
@@ -75,6 +75,7 @@ def tune(
     choices.check()
     dataset = photos_for(model, data).spread(images)
     choosing, judging = halves(dataset) if judge is None else (dataset, photos_for(model, judge).spread(images))
+    check_apart(choosing, judging)
     with waiting("loading the model and measuring the margin"):
         classifier = choices.classifier()
         (shipped,) = choices.covers(classifier.grid)
