@@ -27,7 +27,7 @@ import torch
 from benchmarks.training_jobs import JOBS, Job
 from certmask.data import Dataset, class_folders, load_dataset
 from certmask.threat import Patch
-from certmask.training import Exam, Lessons, Recipe, read_lessons, starting_point, train_and_examine
+from certmask.training import Exam, Lessons, Recipe, Teachers, read_lessons, starting_point, train_and_examine
 
 
 def size_of(job: Job) -> tuple[int, int]:
@@ -71,9 +71,12 @@ def train(name: str, options: argparse.Namespace, lessons: Lessons, held_out: Le
     card = replace(card, sha256="", data={"start": start})
     side = job.patch or round(size_of(job)[0] / 7)
     exam = Exam(Patch(side, side), options.images or job.images, job.precision or options.precision)
+    compiled = job.compiled and options.device == "cuda"
+    taught_by = [folder / name / "model.safetensors" for name in job.teachers]
+    teachers = Teachers(taught_by, card.classes, options.device, compiled) if taught_by else None
     began = time.time()
     done = train_and_examine(model, card, recipe, lessons, held_out, exam, folder / name, device=options.device,
-                             half=True, compiled=job.compiled and options.device == "cuda",
+                             half=True, compiled=compiled, teachers=teachers,
                              progress=lambda entry: print(f"{name} {time.time() - began:.0f} s {entry}"))  # fmt: skip
     print(f"{name} done in {time.time() - began:.0f} s: {done.metrics}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Options = dict[str, Any]
@@ -12,8 +12,8 @@ Options = dict[str, Any]
 class Job:
     """One model: on which photos, from which start, with which recipe; how it is examined.
 
-    ``after`` names the job whose network it goes on with. A job for ``choosing`` is examined on photos that no figure
-    is reported for.
+    ``after`` names the job whose network it goes on with, ``teachers`` those whose networks teach it. A job for
+    ``choosing`` is examined on photos that no figure is reported for.
     """
 
     data: str
@@ -27,6 +27,7 @@ class Job:
     choosing: bool = False
     precision: str | None = None
     patch: int | None = None
+    teachers: tuple[str, ...] = ()
 
 
 DEIT_TINY, RESNET_50, LEVELS = "deit_tiny_patch16_224", "resnet50_v1", (2, 3, 6, 12)
@@ -92,6 +93,7 @@ KEPT: dict[str, Options] = {
     "kept-recalled": {**KEPT_WORST, "recall": 1.0},
     "kept-turns": KEPT_TURNS,
     "kept-turns-sgd": {**KEPT_TURNS, "optimizer": "sgd", "rate": 0.001, "weight_decay": 0.0},
+    "kept-taught": {**KEPT_WORST, "taught": 0.5},
 }
 """The same again, some 210 passes, with what ImageNet's last layer knows of the classes, at lower rates."""
 
@@ -100,6 +102,7 @@ KEPT |= {f"{name}-again": {**KEPT[name], "seed": 1} for name in ("kept-greedy", 
 SMALL = {**CIFAR, "epochs": 40, "warm_up": 4.0}
 SMALL_PAIRS = {**SMALL, "cutout": "pairs", "patch": 5, "levels": LEVELS}
 SMALL_AVERAGED = {**SMALL_PAIRS, "average": 0.997}
+SMALL_SEARCH = {**SMALL_AVERAGED, "levels": (2, 3), "rate": 0.08, "warm_up": 0.0}
 CIFAR_STEPS: dict[str, Options] = {
     "random": {**SMALL, "cutout": "random"},
     "random-first": {**SMALL, "cutout": "random", "epochs": 19},
@@ -113,17 +116,37 @@ CIFAR_STEPS: dict[str, Options] = {
 }
 """CIFAR-10 at 32×32: some 120 passes for every photo; greedy goes on from a shorter random Cutout."""
 
+FROM_RANDOM: dict[str, Options] = {
+    "greedy": {**SMALL_SEARCH, "cutout": "greedy", "patch": None, "levels": (), "epochs": 3},
+    "random": {**SMALL_SEARCH, "cutout": "random", "patch": None, "levels": (), "epochs": 21},
+    "pairs": {**SMALL_SEARCH, "epochs": 21},
+    "worst": {**SMALL_SEARCH, "tries": 4, "epochs": 9},
+    "worst-10": {**SMALL_SEARCH, "tries": 10, "epochs": 5},
+    "turns": {**SMALL_SEARCH, "tries": 4, "one_cover": True, "epochs": 9},
+}
+"""CIFAR-10 at 32×32, all on from the same random Cutout of 19 epochs, with some 63 passes more for every photo."""
+
+FROM_RANDOM |= {f"{name}-again": {**recipe, "seed": 1} for name, recipe in FROM_RANDOM.items()}
+
 CHOOSING = {
     **{f"choose-{name}": Job("imagenette", DEIT_TINY, recipe, DEIT_TINY, choosing=True, images=800, compiled=True)
        for name, recipe in {**STEPS, **KEPT}.items()},
     **{f"choose-cifar-{name}": Job("cifar", "resnet26w2_cifar", recipe, choosing=True, compiled=True,
                                    after="choose-cifar-random-first" if name == "greedy" else None)
        for name, recipe in CIFAR_STEPS.items()},
+    **{f"choose-cifar-on-{name}": Job("cifar", "resnet26w2_cifar", recipe, choosing=True, compiled=True,
+                                      after="choose-cifar-random-first")
+       for name, recipe in FROM_RANDOM.items()},
 }  # fmt: skip
+MIXED = ("choose-kept-greedy", "choose-kept-greedy-again", "choose-kept-worst", "choose-kept-recalled")
+CHOOSING["choose-kept-taught"] = replace(CHOOSING["choose-kept-taught"], teachers=MIXED)
 
 WIDE = {**CIFAR, "cutout": "pairs", "patch": 5, "levels": (2, 3), "average": 0.998}
 WIDE_ON = {**WIDE, "rate": 0.08, "warm_up": 0.0}
 LARGE_DEIT = {**PAIRED, "patch": 35, "levels": (2, 3), "batch": 256, "shift": 28, "whole": True}
+LONG_DEIT = {**PAIRED, "patch": 35, "levels": (2, 3), "batch": 256, "shift": 28, "zoom": 0.8, "colour": 0.2, "tries": 6,
+             "one_cover": True, "rate": 2e-4, "average": 0.998}  # fmt: skip
+TAUGHT = {"tries": 10, "one_cover": True, "taught": 0.6, "colour": 0.2}
 
 NETWORKS = {
     "worst-long": Job("imagenette", DEIT_TINY, {**ALL_LEVELS, "tries": 6, "zoom": 0.7, "colour": 0.2, "rate": 1.5e-4,
@@ -145,6 +168,9 @@ NETWORKS = {
                          after="cifar-deit-first", compiled=True, patch=35),
     "cifar-deit-turns": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 10, "tries": 6, "one_cover": True,
                             "warm_up": 0.2, "average": 0.998}, after="cifar-deit-first", compiled=True, patch=35),
+    "cifar-deit-long": Job("cifar", DEIT_TINY, {**LONG_DEIT, "epochs": 30}, DEIT_TINY, compiled=True, patch=35),
+    "cifar-wide-taught": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, **TAUGHT, "epochs": 24}, after="cifar-wide-turns",
+                             teachers=("cifar-deit-long",), images=10_000, compiled=True, precision="fp16"),
 }  # fmt: skip
 """Pairs of masks, the worst of several in the end."""
 

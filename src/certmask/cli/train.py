@@ -54,6 +54,13 @@ def train(
     agreement: Annotated[
         float, typer.Option("--agreement", help="Share of the answer about the whole picture in a view's target.")
     ] = 0.0,
+    teacher: Annotated[
+        list[Path] | None,
+        typer.Option("--teacher", help="A .safetensors with a card; what it says of a view is learnt. Repeatable."),
+    ] = None,
+    taught: Annotated[
+        float | None, typer.Option("--taught", help="Share of the teachers' mean answer in a target; default: 0.5.")
+    ] = None,
     fill: Annotated[
         str, typer.Option("--fill", help="Colour of the masks of pairs: mean, as when deployed, or random.")
     ] = "mean",
@@ -103,10 +110,13 @@ def train(
     from certmask.cli.sizes import make_patch, optional_levels, parse_size
     from certmask.cli.usage import asked_rightly
     from certmask.data import Framing, class_folders, load_dataset
-    from certmask.training import Exam, Recipe, check_recipe, paper_rate, starting_point, train_and_examine
+    from certmask.errors import UsageError
+    from certmask.training import Exam, Recipe, Teachers, check_recipe, paper_rate, starting_point, train_and_examine
     from certmask.zoo import card_of
 
     plain = card_of(model)
+    if taught is not None and not teacher:
+        raise UsageError(f"expected a --teacher where {taught} of the targets are taught, got none")
     size, device = parse_size(image, "image") if image else None, pick_device(device)
     exam = Exam(make_patch(patch, size or plain.size), images, precision)
     with asked_rightly():
@@ -137,6 +147,7 @@ def train(
             fill=fill,
             colour=colour,
             average=average,
+            taught=(0.5 if taught is None else taught) if teacher else 0.0,
         )
         framing = Framing(plain.crop if crop is None else crop)
     check_engine_room("torch", precision, device)
@@ -145,6 +156,7 @@ def train(
     sets = [load_dataset(source, [(c,) for c in classes], framing) for source in (data, validation)]
     network, card = starting_point(model, classes, size, weights=weights, pretrained=pretrained, seed=seed)
     check_recipe(recipe, network, card.size)
+    teachers = Teachers(teacher, classes, device, compile) if teacher else None
     height, width = card.size
     console.print(f"{card.architecture} at {height}×{width}, {len(sets[0])} photos of {len(classes)} classes, {device}")
     lessons, held_out = (_read(dataset, card.size) for dataset in sets)
@@ -157,7 +169,7 @@ def train(
 
     with telling(lambda: f"training: {100 * epoch // epochs} %, {epoch} of {epochs} epochs"):
         card = train_and_examine(network, card, recipe, lessons, held_out, exam, out, device=device, half=half,
-                                 compiled=compile, progress=tell)  # fmt: skip
+                                 compiled=compile, progress=tell, teachers=teachers)  # fmt: skip
     _print_figures(card, out)
 
 

@@ -5,6 +5,7 @@ from certmask.training.lessons import Lessons, LessonsInMemory, LessonStream, re
 from certmask.training.loss import check_recipe
 from certmask.training.recipe import CUTOUTS, Recipe, paper_rate
 from certmask.training.start import starting_point
+from certmask.training.teachers import Teachers
 from certmask.training.trainer import Trainer
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Lessons",
     "LessonsInMemory",
     "Recipe",
+    "Teachers",
     "Trainer",
     "check_recipe",
     "paper_rate",

@@ -27,6 +27,7 @@ from certmask.rules.registry import listed
 from certmask.threat import Patch
 from certmask.training.lessons import Lessons
 from certmask.training.recipe import Recipe
+from certmask.training.teachers import Teachers
 from certmask.training.trainer import Trainer
 from certmask.votes import Margin
 from certmask.zoo import Card, save_model
@@ -71,16 +72,18 @@ def train_and_examine(
     half: bool = False,
     compiled: bool = False,
     progress: Callable[[dict[str, float]], None] = lambda _: None,
+    teachers: Teachers | None = None,
 ) -> Card:
     """Train what is not trained yet, measure, and write ``model.safetensors`` with its card, curves and results.
 
     With ``half`` the weights are rounded to fp16 before they are measured and saved.
     """
     card = replace(card, crop=lessons.dataset.framing.crop)
-    about = {**card.data, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
+    taught_by = {} if teachers is None else {"teachers": teachers.describe()}
+    about = {**card.data, **taught_by, "train": lessons.dataset.describe(), "validation": held_out.dataset.describe()}
     origin = {"architecture": card.architecture, "classes": card.classes, "size": card.size, **about}
     trainer = Trainer(model, lessons, recipe, folder, mean=card.mean, std=card.std, device=device,
-                      compiled=compiled, origin=origin)  # fmt: skip
+                      compiled=compiled, origin=origin, teachers=teachers)  # fmt: skip
     history = trainer.train(held_out, progress)
     model = trainer.trained.cpu()
     model = model.half().float() if half else model
@@ -91,6 +94,8 @@ def train_and_examine(
     metrics = card_metrics(classifier, held_out.dataset.spread(exam.images), asked, folder / "figures.jsonl")
     metrics[trainer.loss.accuracy] = history[-1][trainer.loss.accuracy]
     metrics["training_passes"] = recipe.epochs * recipe.passes * len(lessons.labels)
+    if teachers is not None:
+        metrics["teacher_passes"] = recipe.epochs * recipe.shown * len(teachers.each) * len(lessons.labels)
     metrics["training_seconds"] = round(trainer.seconds, 1)
     finished = Card(**{**asdict(card), "recipe": asdict(recipe), "data": about, "metrics": metrics})
     draw_curves(history, f"{card.architecture}, Cutout: {recipe.cutout}", folder / "curves.png")

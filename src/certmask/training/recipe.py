@@ -38,6 +38,8 @@ class Recipe:
     larger ``recall`` is. ``agreement`` is how much of a view's target is the answer about the whole
     picture. ``average`` is the decay of a running average of the weights, which then gives these answers and is what
     is kept; 0 is none. ``fill="random"`` paints masks in any colour, not in that of deployment.
+
+    ``taught`` is how much of every target is the answer of teachers, other networks, about the same view.
     """
 
     epochs: int = 10
@@ -73,6 +75,7 @@ class Recipe:
     colour: float = 0.0
     fill: str = "mean"
     one_cover: bool = False
+    taught: float = 0.0
 
     def __post_init__(self) -> None:
         for name, known in ALLOWED.items():
@@ -119,10 +122,13 @@ class Recipe:
                 "expected at least one view and one try, recall and colour of at least 0, "
                 f"got {self.views}, {self.tries}, {self.recall} and {self.colour}"
             )
-        if not (0 <= self.agreement <= 1 and 0 <= self.average < 1):
+        if not (0 <= self.agreement <= 1 and 0 <= self.taught <= 1 and 0 <= self.average < 1):
             raise CertmaskError(
-                f"expected agreement in [0, 1] and average in [0, 1), got {self.agreement} and {self.average}"
+                "expected agreement and what is taught in [0, 1] and average in [0, 1), "
+                f"got {self.agreement}, {self.taught} and {self.average}"
             )
+        if self.taught and self.loss == PROVABLE:
+            raise CertmaskError(f"expected no teachers for the {PROVABLE} loss, got {self.taught} of the target taught")
         plain = (self.levels, self.views, self.whole, self.tries, self.recall, self.agreement, self.fill)
         if self.cutout != PAIRS and plain != ((), 1, False, 1, 0.0, 0.0, "mean"):
             raise CertmaskError(
@@ -138,13 +144,18 @@ class Recipe:
             raise CertmaskError("expected the whole picture or an average beside agreement, got neither")
 
     @property
+    def shown(self) -> int:
+        """Views of a photo that are learnt in one epoch."""
+        return self.views + self.whole
+
+    @property
     def passes(self) -> int:
         """What a photo costs in one epoch, in forward passes of the network; a backward pass counts as two."""
         searched = self.views * self.tries if self.tries > 1 else 0
         if self.cutout == "greedy":
             searched = self.squares * self.greedy_per_axis**2
         asked = self.agreement > 0 and self.average > 0
-        return searched + LEARNING * (self.views + self.whole) + asked
+        return searched + LEARNING * self.shown + asked
 
     def rate_at(self, epoch: float) -> float:
         """The rate after so many epochs, a fraction of one included."""

@@ -22,6 +22,7 @@ from certmask.training.lessons import Lessons
 from certmask.training.loss import loss_of
 from certmask.training.recipe import PROVABLE, Recipe
 from certmask.training.showing import Lesson, Showing
+from certmask.training.teachers import Teachers
 
 History = list[dict[str, float]]
 CHECK_BATCH = 256
@@ -31,6 +32,7 @@ class Trainer:
     """Trains a network on lessons; after every epoch a checkpoint is written from which the next run goes on.
 
     ``origin`` says what the weights rest on beside the recipe; a run goes on only where all of it is the same.
+    There are ``teachers`` if the recipe asks for what they say, and only then.
     """
 
     def __init__(
@@ -45,19 +47,25 @@ class Trainer:
         device: str,
         compiled: bool = False,
         origin: Mapping[str, Any] | None = None,
+        teachers: Teachers | None = None,
     ) -> None:
+        if (teachers is None) == (recipe.taught > 0):
+            raise CertmaskError(
+                f"expected teachers for a recipe with something taught, and for no other, got {recipe.taught} of a "
+                f"target taught by {'nobody' if teachers is None else ', '.join(teachers.describe())}"
+            )
         self.device = torch.device(device)
         self.loss = loss_of(recipe, model, lessons.size)
         self.model = model.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         compiled = compiled and is_compilable(model)
         self.network: Callable[[Tensor], Tensor] = torch.compile(self.loss.forward) if compiled else self.loss.forward
-        self.lessons, self.recipe, self.folder = lessons, recipe, folder
+        self.lessons, self.recipe, self.folder, self.teachers = lessons, recipe, folder, teachers
         self.shift, self.scale, self.fill = (
             torch.tensor(colour, device=self.device).view(1, 3, 1, 1) for colour in (mean, std, fill_for(model, mean))
         )
         self.average = _averaged(self.model, recipe.average)
         self.answers: Callable[[Tensor], Tensor] = self.trained.local if recipe.loss == PROVABLE else self.trained  # type: ignore[assignment]
-        self.teacher: Callable[[Tensor], Tensor] = torch.compile(self.answers) if compiled else self.answers
+        self.agreeing: Callable[[Tensor], Tensor] = torch.compile(self.answers) if compiled else self.answers
         self.showing = Showing(recipe, self.model, lessons.size, len(lessons.labels), self.fill, self._losses)
         self.origin = {**asdict(recipe), **(origin or {})}
         self.optimizer = _optimizer(self.model, recipe)
@@ -115,7 +123,7 @@ class Trainer:
         shown = torch.cat([shown, lesson.images]) if self.recipe.whole else shown
         labels = lesson.labels.repeat(len(shown) // len(lesson.labels))
         logits = self.loss.logits(self._outputs(shown), labels)
-        targets = self._agreed(lesson, logits, labels) if self.recipe.agreement else labels
+        targets = self._targets(lesson, shown, logits, labels)
         each = nn.functional.cross_entropy(logits, targets, label_smoothing=self.recipe.smoothing, reduction="none")
         loss = each.mean()
         self.optimizer.zero_grad(set_to_none=True)
@@ -126,6 +134,14 @@ class Trainer:
         self.showing.remember(lesson, pairs, each.detach())
         return loss.detach(), (logits.argmax(dim=1) == labels).float().mean()
 
+    def _targets(self, lesson: Lesson, shown: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+        """What each view should be answered with: its label ``[n]``, or shares of the classes ``[n, classes]``."""
+        targets = self._agreed(lesson, logits, labels) if self.recipe.agreement else labels
+        if self.teachers is None:
+            return targets
+        shares = targets if self.recipe.agreement else nn.functional.one_hot(labels, logits.shape[1]).float()
+        return torch.lerp(shares, self.teachers.answers(shown, lesson.images), self.recipe.taught)
+
     @torch.no_grad()
     def _agreed(self, lesson: Lesson, logits: Tensor, labels: Tensor) -> Tensor:
         """Targets ``[n, classes]``: of masked views partly the answer about the whole picture; of that, the label."""
@@ -134,7 +150,7 @@ class Trainer:
         if self.average is None:
             answers = logits[-count:].softmax(dim=1)
         else:
-            answers = self._outputs(lesson.images, self.teacher).float().softmax(dim=1)
+            answers = self._outputs(lesson.images, self.agreeing).float().softmax(dim=1)
         masked = self.recipe.views * count
         hard[:masked] = (1 - share) * hard[:masked] + share * answers.repeat(self.recipe.views, 1)
         return hard
