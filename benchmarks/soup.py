@@ -16,13 +16,14 @@ import torch
 
 from certmask.zoo import Card, load_checkpoint, save_model
 
-COSTS = ("training_passes", "training_seconds")
+COSTS = ("training_passes", "teacher_passes", "training_seconds")
 
 
 def soup_card(cards: Sequence[Card]) -> Card:
     """The card of the mean of these networks."""
     names = ", ".join(card.sha256[:16] for card in cards)
-    costs = {key: round(sum(card.metrics[key] for card in cards), 1) for key in COSTS}
+    metrics = [card.metrics for card in cards]
+    costs = {key: round(sum(m.get(key, 0) for m in metrics), 1) for key in COSTS if any(key in m for m in metrics)}
     return replace(cards[0], sha256="", data={**cards[0].data, "start": f"mean of {names}"}, metrics=costs)
 
 

@@ -93,7 +93,7 @@ KEPT: dict[str, Options] = {
     "kept-recalled": {**KEPT_WORST, "recall": 1.0},
     "kept-turns": KEPT_TURNS,
     "kept-turns-sgd": {**KEPT_TURNS, "optimizer": "sgd", "rate": 0.001, "weight_decay": 0.0},
-    "kept-long": {**KEPT_WORST, "zoom": 0.4, "colour": 0.4, "rate": 5e-5, "epochs": 46},
+    "kept-long": {**KEPT_WORST, "zoom": 0.4, "colour": 0.4, "rate": 5e-5, "epochs": 30},
     "kept-taught": {**KEPT_WORST, "taught": 0.5},
 }
 """The same again, some 210 passes, with what ImageNet's last layer knows of the classes, at lower rates."""
@@ -139,7 +139,7 @@ CHOOSING = {
                                       after="choose-cifar-random-first")
        for name, recipe in FROM_RANDOM.items()},
 }  # fmt: skip
-MIXED = ("choose-kept-greedy", "choose-kept-recalled", "choose-kept-long")
+MIXED = ("choose-kept-greedy", "choose-kept-long")
 CHOOSING["choose-kept-taught"] = replace(CHOOSING["choose-kept-taught"], teachers=MIXED)
 
 WIDE = {**CIFAR, "cutout": "pairs", "patch": 5, "levels": (2, 3), "average": 0.998}
@@ -169,8 +169,8 @@ NETWORKS = {
                          after="cifar-deit-first", compiled=True, patch=35),
     "cifar-deit-turns": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 10, "tries": 6, "one_cover": True,
                             "warm_up": 0.2, "average": 0.998}, after="cifar-deit-first", compiled=True, patch=35),
-    "cifar-deit-long": Job("cifar", DEIT_TINY, {**LONG_DEIT, "epochs": 30}, DEIT_TINY, compiled=True, patch=35),
-    "cifar-wide-taught": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, **TAUGHT, "epochs": 24}, after="cifar-wide-turns",
+    "cifar-deit-long": Job("cifar", DEIT_TINY, {**LONG_DEIT, "epochs": 22}, DEIT_TINY, compiled=True, patch=35),
+    "cifar-wide-taught": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, **TAUGHT, "epochs": 18}, after="cifar-wide-turns",
                              teachers=("cifar-deit-long",), images=10_000, compiled=True, precision="fp16"),
 }  # fmt: skip
 """Pairs of masks, the worst of several in the end."""

@@ -56,7 +56,7 @@ COLUMNS = [
 @lru_cache
 def cards(results: Path) -> dict[str, Card]:
     """Every card by the name of its network: those with results, and those of networks that come with certmask."""
-    paths = [path for folder in ("models", "networks") for path in sorted((results / folder).glob("*.json"))]
+    paths = [path for folder in ("models", "recipes", "networks") for path in sorted((results / folder).glob("*.json"))]
     return {path.stem: read_card(path) for path in (*paths, *sorted(SHIPPED_FOLDER.glob("*.json")))}
 
 

@@ -24,6 +24,8 @@ SHIPPED = Path("reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.g
 THERE = {"jury-detection": "6×6 agreement", "patchcleanser": "PatchCleanser 6×6", "zoom": "zoom"}
 """What the run of the network that comes with certmask calls these defences."""
 
+BEFORE_TEACHER, AFTER_TEACHER = "recipes/cifar10-wide-fifth", "models/cifar10-resnet26w3-pairs"
+
 Told = Callable[[Mapping[str, Any]], str]
 WORDS: tuple[tuple[str, Told], ...] = (
     ("tries", lambda own: f"the worst of {own['tries']}"),
@@ -32,6 +34,7 @@ WORDS: tuple[tuple[str, Told], ...] = (
     ("views", lambda own: f"{own['views']} views"),
     ("whole", lambda _: "the whole picture beside them"),
     ("agreement", lambda own: f"agreement {own['agreement']:g}"),
+    ("taught", lambda own: f"targets taught by others ({own['taught']:g})"),
     ("fill", lambda _: "any colour"),
     ("zoom", lambda own: f"windows down to {own['zoom']:g}"),
     ("colour", lambda own: f"colours ± {own['colour']:g}"),
@@ -65,9 +68,9 @@ def learnt(card: Card, beside: Card, common: tuple[str, ...]) -> str:
 
 
 def passes(card: Card) -> int:
-    """For every photo, in all epochs: forward passes, a backward one counts as two."""
-    share: float = card.metrics["training_passes"] / card.data["train"]["images"]
-    return round(share)
+    """For every photo, in all epochs: forward passes, those of teachers too; a backward one counts as two."""
+    made: int = card.metrics["training_passes"] + card.metrics.get("teacher_passes", 0)
+    return round(made / card.data["train"]["images"])
 
 
 def shares(run: Run, names: Mapping[str, str]) -> str:
@@ -172,10 +175,20 @@ def _shipped(run: Run) -> str:
     return f"{lines['undefended'].clean.percent} | {two} | {zoom}"
 
 
+def _taught(results: Path) -> dict[str, str]:
+    """The wider ResNet before and after it had a teacher, by two masks and by zoom, on the same photos."""
+    runs = [read_run(results / name) for name in (f"{BEFORE_TEACHER}.jsonl.gz", f"{AFTER_TEACHER}.jsonl.gz")]
+    two, zoom = ([certified(run, defence) for run in runs] for defence in ("patchcleanser", "zoom"))
+    words = [f"taught {name}" for name in ("two before", "two", "zoom before", "zoom")]
+    shares_of = (Share(sum(own.values()), len(own)).percent for own in (*two, *zoom))
+    apart = zip(("gained", "lost", "chance"), changed(*two).split(" | "), strict=True)
+    return {**dict(zip(words, shares_of, strict=True)), **{f"taught two {word}": text for word, text in apart}}
+
+
 def recipes(results: Path) -> dict[str, str]:
-    """What mirror views are worth on CIFAR-10, and what the last layer's knowledge is on Imagenette."""
-    found = {}
-    for name, card in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "models/cifar10-deit_tiny-pairs")):
+    """What mirror views and a teacher are worth on CIFAR-10, and what the last layer's knowledge is on Imagenette."""
+    found = _taught(results)
+    for name, card in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "recipes/cifar10-deit-third")):
         mirrored = certified(read_run(results / "recipes" / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
         plain = certified(read_run(results / f"{card}.jsonl.gz"), "patchcleanser")
         found[f"{name} mirror"] = Share(sum(mirrored.values()), len(mirrored)).percent

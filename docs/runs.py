@@ -164,9 +164,10 @@ def cards_table(folder: Path) -> str:
 
 
 def _cutout(recipe: dict[str, Any]) -> str:
-    """What is hidden in training; of several tries the worst."""
-    tries = recipe.get("tries", 1)
-    return f"{recipe['cutout']}, worst of {tries}" if tries > 1 else str(recipe["cutout"])
+    """What is hidden in training; of several tries the worst; whether there was a teacher."""
+    tries, taught = recipe.get("tries", 1), recipe.get("taught", 0)
+    worst = f"{recipe['cutout']}, worst of {tries}" if tries > 1 else str(recipe["cutout"])
+    return f"{worst}, taught" if taught else worst
 
 
 def _epochs(card: dict[str, Any], results: Path) -> str:

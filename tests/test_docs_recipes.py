@@ -57,25 +57,29 @@ def test_every_step(data: str, first: str) -> None:
         link = re.search(r"recipes/(\S+)\.json", line[0])
         assert link is not None
         found, card = rows(RECIPES / f"{link[1]}.jsonl.gz"), json.loads((RECIPES / f"{link[1]}.json").read_text())
-        assert [int(line[1]), int(line[2])] == [card["recipe"]["epochs"], passes(card["recipe"]) * networks(card)]
+        assert [int(line[1]), int(line[2])] == [card["recipe"]["epochs"], sum(map(passes, networks(card)))]
         own = [percent([*certified(found, name).values()]) for name in ("jury-detection", "patchcleanser", "zoom")]
         assert line[3:7] == [clean(found), *own]
         if not link[1].endswith(f"choose-{first}"):
             check_change(before, certified(found, "patchcleanser"), line[7:])
 
 
-def networks(card: dict[str, Any]) -> int:
-    """Whose weights the mean is of; one, of a network that was trained."""
+def networks(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """Whose weights the mean is of; the network itself, if it was trained."""
     start: str = card["data"]["start"]
-    return start.count(",") + 1 if start.startswith("mean of") else 1
+    if not start.startswith("mean of "):
+        return [card]
+    every = [json.loads(path.read_text()) for path in RECIPES.glob("*.json")]
+    return [one for one in every if one["sha256"][:16] in start.removeprefix("mean of ").split(", ")]
 
 
-def passes(recipe: dict[str, Any]) -> int:
-    """For every photo: squares or pairs that are tried, views that are learnt, answers that are asked for."""
-    views = recipe["views"]
+def passes(card: dict[str, Any]) -> int:
+    """For every photo: squares or pairs that are tried, views that are learnt, answers asked of itself or teachers."""
+    recipe = card["recipe"]
+    views, shown = recipe["views"], recipe["views"] + recipe["whole"]
     tried = {"greedy": 2 * 9}.get(recipe["cutout"], views * recipe["tries"] if recipe["tries"] > 1 else 0)
     asked = 1 if recipe["agreement"] and recipe["average"] else 0
-    return int(recipe["epochs"] * (tried + 3 * (views + recipe["whole"]) + asked))
+    return int(recipe["epochs"] * (tried + 3 * shown + asked + shown * len(card["data"].get("teachers", []))))
 
 
 def check_change(before: dict[str, bool], after: dict[str, bool], told: list[str]) -> None:
@@ -113,7 +117,7 @@ def test_networks_that_kept_their_last_layer() -> None:
     there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
     before = certified(there, "PatchCleanser 6×6")
     paths = sorted(RECIPES.glob("imagenette-kept-reported-*.jsonl.gz"))
-    assert len(paths) == len(others) == 4
+    assert len(paths) == len(others) == 6
     chosen_on = {*rows(RECIPES / "imagenette-kept-choose-greedy.jsonl.gz")}
     for path, line in ((None, shipped), *zip(paths, others, strict=True)):
         found, names = (rows(path), {}) if path else (there, SHIPPED)
@@ -133,7 +137,7 @@ def told(name: str) -> str:
 
 
 def test_figures_in_sentences() -> None:
-    for name, network in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "models/cifar10-deit_tiny-pairs")):
+    for name, network in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "recipes/cifar10-deit-third")):
         mirrored = certified(rows(RECIPES / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
         plain = certified(rows(ROOT / "results" / f"{network}.jsonl.gz"), "patchcleanser")
         assert told(f"{name} mirror") == percent([*mirrored.values()])
@@ -148,3 +152,18 @@ def test_figures_in_sentences() -> None:
     assert float(told("clean chance")) == pytest.approx(chance(gained, lost), rel=0.06)
     best = certified(rows(RECIPES / "imagenette-kept-reported-soup-mirror.jsonl.gz"), "patchcleanser, token grid")
     assert told("best") == percent([*best.values()])
+
+
+def test_what_the_teacher_is_worth() -> None:
+    """The same network before and after, on all test photos, and never the photos that it learnt."""
+    before, after = (
+        rows(ROOT / "results" / f"{name}.jsonl.gz")
+        for name in ("recipes/cifar10-wide-fifth", "models/cifar10-resnet26w3-pairs")
+    )
+    assert len(before) == len(after) == 10_000
+    assert {name.split("/")[0] for name in after} == {"test_batch"}
+    for name, defence in (("two", "patchcleanser"), ("zoom", "zoom")):
+        own = [certified(found, defence) for found in (before, after)]
+        assert [told(f"taught {name} before"), told(f"taught {name}")] == [percent([*o.values()]) for o in own]
+    two = [certified(found, "patchcleanser") for found in (before, after)]
+    check_change(two[0], two[1], [told(f"taught two {word}") for word in ("gained", "lost", "chance")])

@@ -131,7 +131,7 @@ def test_a_recount_without_certmask_agrees_with_every_figure_of_the_front_pages(
     [
         ("README.md", r"→ (\d)"),
         ("docs/results.md", r"\| (\d)\d\.\d \|"),
-        ("docs/results.md", r"--=zoom points-->\+(\d)"),
+        ("docs/results.md", r"--=zoom points-->−(\d)"),
     ],
 )
 def test_the_recount_sees_a_wrong_digit(tmp_path: Path, page: str, figure: str) -> None:
@@ -263,6 +263,9 @@ def test_the_figures_in_sentences_by_brute_force() -> None:
     assert figure("table1 alerts") == f"{min(alerts):.0f} to {max(alerts):.0f}"
 
 
+TUNED = "zoom, tuned"
+
+
 def zoom_runs() -> dict[str, list[Row]]:
     return {file.split("--")[0]: rows for file, rows in measured("zoom").items()}
 
@@ -270,14 +273,20 @@ def zoom_runs() -> dict[str, list[Row]]:
 def test_what_is_said_of_zoom_by_brute_force() -> None:
     """Certificates, in all comparisons of the experiment together; right answers, beside one other defence."""
     runs_of = zoom_runs()
-    assert len(runs_of) == 5
-    asked = [(c.first, c.second, model) for c in EXPERIMENTS["zoom"].comparisons for model in runs_of]
+    assert len(runs_of) == 6
+    tuned = [model for model, rows in runs_of.items() if TUNED in rows[0]["defences"]]
+    assert len(tuned) == 5
+    asked = [
+        (c.first, c.second, model)
+        for c in EXPERIMENTS["zoom"].comparisons
+        for model in (tuned if c.first == TUNED else runs_of)
+    ]
     splits = [split(runs_of[model], first, second, certified) for first, second, model in asked]
     sure = dict(zip(asked, recount.beyond_chance(splits), strict=True))
     apart = dict(zip(asked, splits, strict=True))
     for name, first, second, models in (
         ("ahead", "zoom", CLEANSER, [*runs_of]),
-        ("tuned", "zoom, tuned", CLEANSER, [*runs_of]),
+        ("tuned", TUNED, CLEANSER, tuned),
         ("grid", "zoom", "PatchCleanser 6×6 on a token grid", [m for m in runs_of if "cifar10" not in m]),
         ("juries", "zoom", JURIES, [*runs_of]),
         ("detection", "zoom detection", "6×6 agreement", [*runs_of]),
@@ -349,10 +358,10 @@ def test_what_zoom_costs_by_brute_force() -> None:
     parts = [100 * passes(rows, "zoom", "passes") / passes(rows, CLEANSER, "passes") for rows in runs_of.values()]
     assert figure("zoom answer part") == f"{min(parts):.0f} to {max(parts):.0f}"
     cheaper = [passes(rows, "zoom") < passes(rows, CLEANSER) for rows in runs_of.values()]
-    assert figure("zoom all proofs") == f"{sum(cheaper)} of 5"
+    assert figure("zoom all proofs") == f"{sum(cheaper)} of 6"
     assert figure("zoom all proofs zoom") == f"{passes(deit, 'zoom'):.0f}"
     assert figure("zoom all proofs cleanser") == f"{passes(deit, CLEANSER):.0f}"
-    assert figure("zoom tuned passes") == f"{proved(deit, 'zoom, tuned'):.0f}"
+    assert figure("zoom tuned passes") == f"{proved(deit, TUNED):.0f}"
     assert figure("zoom imagenette answer") == f"{passes(small, 'zoom', 'passes'):.1f}"
     assert figure("zoom detection answer") == f"{passes(deit, 'zoom detection', 'passes'):.1f}"
     grid = "PatchCleanser 6×6 on a token grid"
@@ -362,9 +371,8 @@ def test_what_zoom_costs_by_brute_force() -> None:
         rows, challenger = runs_of[model], "PatchCleanser 6×6, challenger"
         assert 1.5 < passes(rows, "zoom", "passes") / passes(rows, challenger, "passes") < 2.5
     words("on the others it gives as many, or fewer for fewer passes")
-    for rows in runs_of.values():
-        fewer = held(rows, "zoom, tuned") < held(rows, "zoom")
-        assert not fewer or proved(rows, "zoom, tuned") < proved(rows, "zoom")
+    for rows in (rows for rows in runs_of.values() if TUNED in rows[0]["defences"]):
+        assert held(rows, TUNED) >= held(rows, "zoom") or proved(rows, TUNED) < proved(rows, "zoom")
 
 
 def test_thresholds_were_chosen_on_other_photos_by_the_rule_that_the_page_tells() -> None:

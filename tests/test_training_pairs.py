@@ -354,10 +354,11 @@ def test_wrong_options(wrong: str, photos: Path, tmp_path: Path) -> None:
 
 
 NAMES = {
-    "cifar10-resnet26w3-pairs": "cifar-wide-turns", "cifar10-wide-third": "cifar-wide",
-    "cifar10-wide-fourth": "cifar-wide-on",
+    "cifar10-resnet26w3-pairs": "cifar-wide-taught", "cifar10-wide-third": "cifar-wide",
+    "cifar10-wide-fourth": "cifar-wide-on", "cifar10-wide-fifth": "cifar-wide-turns",
     "cifar10-wide-first": "cifar-wide-first", "cifar10-wide-second": "cifar-wide-second",
-    "cifar10-deit_tiny-pairs": "cifar-deit-on", "cifar10-deit-second": "cifar-deit-pairs",
+    "cifar10-deit_tiny-pairs": "cifar-deit-long", "cifar10-deit-second": "cifar-deit-pairs",
+    "cifar10-deit-third": "cifar-deit-on", "imagenette-kept-choose-greedy-rerun": "choose-kept-greedy",
     "cifar10-deit-first": "cifar-deit-first", "imagenette-worst-long": "worst-long",
     "imagenette-resnet50_v1-pairs": "row-resnet50", "imagenette-resnetv2_50-pairs": "row-resnetv2",
     "imagenette-resnet50_v1-worst": "row-resnet50-worst", "imagenette-resnetv2_50-worst": "row-resnetv2-worst",
@@ -390,4 +391,17 @@ def test_what_a_soup_is_made_of_is_known(name: str) -> None:
     parts = CARDS[name].data["start"].removeprefix("mean of ").split(", ")
     members = [card for card in CARDS.values() if card.sha256[:16] in parts]
     assert len(members) == len(parts) > 1
-    assert CARDS[name].metrics["training_passes"] == sum(own.metrics["training_passes"] for own in members)
+    for cost in ("training_passes", "teacher_passes"):
+        assert CARDS[name].metrics.get(cost, 0) == sum(own.metrics.get(cost, 0) for own in members)
+
+
+def test_every_teacher_has_its_card() -> None:
+    """And teaches the same classes; what it was asked is what the recipe says."""
+    taught = {name: card for name, card in CARDS.items() if card.recipe.get("taught")}
+    assert len(taught) > 1
+    for card in taught.values():
+        known = {f"{own.architecture}, sha256 {own.sha256[:16]}": own for own in CARDS.values()}
+        teachers = [known[name] for name in card.data["teachers"]]
+        assert {own.classes for own in teachers} == {card.classes}
+        asked = card.recipe["epochs"] * (card.recipe["views"] + card.recipe["whole"]) * card.data["train"]["images"]
+        assert card.metrics["teacher_passes"] == asked * len(teachers)
