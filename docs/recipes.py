@@ -69,8 +69,9 @@ def learnt(card: Card, beside: Card, common: tuple[str, ...]) -> str:
 
 def passes(card: Card) -> int:
     """For every photo, in all epochs: forward passes, those of teachers too; a backward one counts as two."""
-    made: int = card.metrics["training_passes"] + card.metrics.get("teacher_passes", 0)
-    return round(made / card.data["train"]["images"])
+    made, photos = card.metrics, card.data["train"]["images"]
+    share: float = (made["training_passes"] + made.get("teacher_passes", 0)) / photos
+    return round(share)
 
 
 def shares(run: Run, names: Mapping[str, str]) -> str:
