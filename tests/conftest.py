@@ -23,6 +23,11 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 """Determinism is tested on every device there is."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for the end of something that an earlier test began comes last."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+
+
 def pytest_collection_finish() -> None:
     """All that was imported stays to the end; the garbage collector need not look through it again and again."""
     gc.collect()

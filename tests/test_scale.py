@@ -35,7 +35,7 @@ def _no_lines_about_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("certmask.cli.console.EVERY", 1000.0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small photos of noise in ten class folders."""
     root, chance = tmp_path_factory.mktemp("scale") / "photos", random.Random(0)
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     model = small_graph(tmp_path_factory.mktemp("graph"))
     rules = ["--rule", "jury-recovery", "--rule", "undefended", "--batch", "8", "--backend", "onnxruntime"]
@@ -71,7 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         assert all_gone(mark)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def killed(folder: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     """The mark and the arguments of a run with a Ray of its own, whose driver was killed as soon as it had a file."""
     path = tmp_path_factory.mktemp("killed") / "run.jsonl"
@@ -270,6 +270,7 @@ def test_a_ray_of_its_own_ends_with_the_run_and_a_killed_driver_goes_on(
     assert all_gone(other)
 
 
+@pytest.mark.last
 def test_nothing_is_left_of_a_killed_driver(killed: tuple[str, list[str]]) -> None:
-    """Agents of its Ray try for a minute to tell why they end, while the tests above run."""
+    """Agents of its Ray try for a minute to tell why they end, while other tests run."""
     assert all_gone(killed[0], 120)
