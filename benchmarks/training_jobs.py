@@ -139,6 +139,10 @@ CHOOSING = {
                                       after="choose-cifar-random-first")
        for name, recipe in FROM_RANDOM.items()},
 }  # fmt: skip
+ENLARGED = {f"choose-kept-{name}-{side}": Job("imagenette", f"deit_tiny_enlarged_{side}", KEPT[f"kept-{name}"],
+                                              DEIT_TINY, choosing=True, images=800, compiled=True)
+            for name in ("worst", "greedy") for side in (320, 384)}  # fmt: skip
+"""Two of them once more, on the picture enlarged: two or three times as many tokens."""
 MIXED = ("choose-kept-greedy", "choose-kept-long")
 CHOOSING["choose-kept-taught"] = replace(CHOOSING["choose-kept-taught"], teachers=MIXED)
 
@@ -147,7 +151,8 @@ WIDE_ON = {**WIDE, "rate": 0.08, "warm_up": 0.0}
 LARGE_DEIT = {**PAIRED, "patch": 35, "levels": (2, 3), "batch": 256, "shift": 28, "whole": True}
 LONG_DEIT = {**PAIRED, "patch": 35, "levels": (2, 3), "batch": 256, "shift": 28, "zoom": 0.8, "colour": 0.2, "tries": 6,
              "one_cover": True, "rate": 2e-4, "average": 0.998}  # fmt: skip
-TAUGHT = {"tries": 10, "one_cover": True, "taught": 0.6, "colour": 0.2}
+UNTAUGHT = {"tries": 10, "one_cover": True, "colour": 0.2, "epochs": 18}
+TAUGHT = {**UNTAUGHT, "taught": 0.6}
 
 NETWORKS = {
     "worst-long": Job("imagenette", DEIT_TINY, {**ALL_LEVELS, "tries": 6, "zoom": 0.7, "colour": 0.2, "rate": 1.5e-4,
@@ -170,8 +175,12 @@ NETWORKS = {
     "cifar-deit-turns": Job("cifar", DEIT_TINY, {**LARGE_DEIT, "epochs": 10, "tries": 6, "one_cover": True,
                             "warm_up": 0.2, "average": 0.998}, after="cifar-deit-first", compiled=True, patch=35),
     "cifar-deit-long": Job("cifar", DEIT_TINY, {**LONG_DEIT, "epochs": 22}, DEIT_TINY, compiled=True, patch=35),
-    "cifar-wide-taught": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, **TAUGHT, "epochs": 18}, after="cifar-wide-turns",
+    "cifar-wide-taught": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, **TAUGHT}, after="cifar-wide-turns",
                              teachers=("cifar-deit-long",), images=10_000, compiled=True, precision="fp16"),
+    "cifar-wide-untaught": Job("cifar", "resnet26w3_cifar", {**WIDE_ON, **UNTAUGHT}, after="cifar-wide-turns",
+                               images=10_000, compiled=True, precision="fp16"),
+    "cifar-deit-taught": Job("cifar", DEIT_TINY, {**LONG_DEIT, "levels": (3,), "tries": 8, "epochs": 28,
+                             "taught": 0.3}, DEIT_TINY, teachers=("cifar-wide-taught",), compiled=True, patch=35),
 }  # fmt: skip
 """Pairs of masks, the worst of several in the end."""
 
@@ -199,4 +208,4 @@ ROWS = {
 }  # fmt: skip
 """Networks of the paper; the first by its recipe to the letter, from scratch."""
 
-JOBS = {**FIRST_NETWORKS, **CHOOSING, **NETWORKS, **ROWS}
+JOBS = {**FIRST_NETWORKS, **CHOOSING, **ENLARGED, **NETWORKS, **ROWS}

@@ -14,6 +14,7 @@ from certmask.results.statistics import Share, mcnemar
 from certmask.training import Recipe
 from certmask.zoo import Card
 from certmask.zoo.card import read_card
+from certmask.zoo.enlarged import BY_SIDE
 
 CHOOSE, FIRST = "choose-", ("greedy", "pairs")
 """How names of steps begin, and the step that all others stand beside, the first of these that there is."""
@@ -25,6 +26,13 @@ THERE = {"jury-detection": "6×6 agreement", "patchcleanser": "PatchCleanser 6×
 """What the run of the network that comes with certmask calls these defences."""
 
 BEFORE_TEACHER, AFTER_TEACHER = "recipes/cifar10-wide-fifth", "models/cifar10-resnet26w3-pairs"
+WITHOUT_TEACHER = "recipes/cifar10-wide-untaught"
+"""The same epochs without a teacher, examined on a part of the photos."""
+ENLARGED = ("greedy-384", "worst-384")
+SHIPPED_SETTING = "zoom 2-3-6-12, 0.95,0.5,0.2 / 0.9,0.2,0.1"
+"""What a run of all settings calls zoom as it comes with certmask."""
+SEEDS = {"": "", "-again": " again"}
+"""How names of steps end, and what of them is told, for the first seed and the second."""
 
 Told = Callable[[Mapping[str, Any]], str]
 WORDS: tuple[tuple[str, Told], ...] = (
@@ -64,7 +72,10 @@ def learnt(card: Card, beside: Card, common: tuple[str, ...]) -> str:
     if card.data["start"].startswith("mean of "):
         return f"the mean of the weights of {len(card.data['start'].split(','))} of these networks"
     others = [f"{key} {card.recipe[key]:g}" for key in ("rate", "seed") if card.recipe[key] != beside.recipe[key]]
-    return "; ".join([told(card.recipe, common), *others])
+    _, enlarged, side = card.architecture.partition(BY_SIDE)
+    return "; ".join(
+        [told(card.recipe, common), *others, *([f"on the picture enlarged to {side}"] if enlarged else [])]
+    )
 
 
 def passes(card: Card) -> int:
@@ -86,6 +97,11 @@ def changed(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
     assert before.keys() == after.keys()
     gained, lost = sum(after[i] > before[i] for i in after), sum(after[i] < before[i] for i in after)
     return f"{gained} | {lost} | {mcnemar(gained, lost):.2g}"
+
+
+def chance(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
+    """How likely a change as large as this one is by chance."""
+    return changed(before, after).split(" | ")[-1]
 
 
 def certified(run: Run, defence: str) -> dict[str, bool]:
@@ -155,11 +171,15 @@ def views_table(folder: Path) -> str:
 
 
 def _defended(run: Run, names: tuple[str, str, str]) -> str:
-    """Clean without a defence and with the last one, and what each certifies."""
+    """Clean without a defence and with the last one, and what each certifies; nothing of one that was not asked."""
     lines = {line.defence: line for line in figures(run)}
     clean = (lines["undefended"].clean.percent, lines[names[-1]].clean.percent)
-    proved = (Share(sum(certified(run, name).values()), len(run.rows)).percent for name in names)
-    return " | ".join([*clean, *proved])
+    return " | ".join([*clean, *(share(certified(run, name)) if name in lines else "–" for name in names)])
+
+
+def share(found: Mapping[str, bool]) -> str:
+    """Of the photos for which something holds, in percent."""
+    return Share(sum(found.values()), len(found)).percent
 
 
 def _passes(card: Card) -> int:
@@ -172,7 +192,7 @@ def _passes(card: Card) -> int:
 
 def _shipped(run: Run) -> str:
     lines = {line.defence: line for line in figures(run)}
-    two, zoom = (Share(sum(certified(run, THERE[key]).values()), len(run.rows)).percent for key in DEFENCES[1:])
+    two, zoom = (share(certified(run, THERE[key])) for key in DEFENCES[1:])
     return f"{lines['undefended'].clean.percent} | {two} | {zoom}"
 
 
@@ -181,24 +201,80 @@ def _taught(results: Path) -> dict[str, str]:
     runs = [read_run(results / name) for name in (f"{BEFORE_TEACHER}.jsonl.gz", f"{AFTER_TEACHER}.jsonl.gz")]
     two, zoom = ([certified(run, defence) for run in runs] for defence in ("patchcleanser", "zoom"))
     words = [f"taught {name}" for name in ("two before", "two", "zoom before", "zoom")]
-    shares_of = (Share(sum(own.values()), len(own)).percent for own in (*two, *zoom))
-    apart = zip(("gained", "lost", "chance"), changed(*two).split(" | "), strict=True)
-    return {**dict(zip(words, shares_of, strict=True)), **{f"taught two {word}": text for word, text in apart}}
+    return {
+        **dict(zip(words, map(share, (*two, *zoom)), strict=True)),
+        **_apart("taught two", *two),
+        **_untaught(results),
+    }
+
+
+def _untaught(results: Path) -> dict[str, str]:
+    """The same epochs with and without a teacher, by two masks, on the photos that both were examined on."""
+    without, taught = (
+        certified(read_run(results / f"{name}.jsonl.gz"), "patchcleanser") for name in (WITHOUT_TEACHER, AFTER_TEACHER)
+    )
+    both = {image: taught[image] for image in without}
+    shares_of = {"untaught photos": f"{len(without):,}", "untaught": share(without), "untaught beside": share(both)}
+    return {**shares_of, **_apart("untaught", without, both)}
+
+
+def _apart(name: str, before: Mapping[str, bool], after: Mapping[str, bool]) -> dict[str, str]:
+    """Certificates gained and lost, and the chance of that, each under its name."""
+    words = (f"{name} {word}" for word in ("gained", "lost", "chance"))
+    return dict(zip(words, changed(before, after).split(" | "), strict=True))
+
+
+def _enlarged(results: Path) -> dict[str, str]:
+    """Networks on the enlarged picture by two masks and by zoom, beside the one that comes with certmask."""
+    shipped = read_run(results / SHIPPED)
+    found: dict[str, str] = {}
+    for name in ENLARGED:
+        run = read_run(results / "recipes" / f"imagenette-kept-reported-{name}.jsonl.gz")
+        for word in ("patchcleanser", "zoom"):
+            before, after = certified(shipped, THERE[word]), certified(run, word)
+            found |= {f"{name} {word}": share(after), f"{name} {word} chance": chance(before, after)}
+    return found
+
+
+def _worst_pairs(results: Path) -> dict[str, str]:
+    """CIFAR-10, as many passes each: the worst of four pairs beside greedy Cutout, for two seeds."""
+    found: dict[str, str] = {}
+    for end, seed in SEEDS.items():
+        greedy, worst = (
+            read_run(results / "recipes" / f"cifar10-on-{CHOOSE}{name}{end}.jsonl.gz") for name in ("greedy", "worst")
+        )
+        proved = [certified(run, "patchcleanser") for run in (greedy, worst)]
+        found |= {f"greedy{seed}": share(proved[0]), f"worst{seed}": share(proved[1])}
+        found[f"worst{seed} chance"] = chance(*proved)
+        found |= {f"greedy{seed} clean": share(right(greedy)), f"worst{seed} clean": share(right(worst))}
+    return found
+
+
+def _other_masks(results: Path) -> dict[str, str]:
+    """DeiT-Tiny on CIFAR-10 against another patch than the one whose masks it learnt."""
+    run = read_run(results / "recipes" / "cifar10-deit-at-32.jsonl.gz")
+    two, zoom = certified(run, THERE["patchcleanser"]), certified(run, SHIPPED_SETTING)
+    return {"other two": share(two), "other zoom": share(zoom), "other chance": chance(two, zoom)}
+
+
+def right(run: Run) -> dict[str, bool]:
+    """The photos that are answered rightly without a defence."""
+    return {row["image"]: row["defences"]["undefended"]["label"] == row["label"] for row in run.rows}
 
 
 def recipes(results: Path) -> dict[str, str]:
     """What mirror views and a teacher are worth on CIFAR-10, and what the last layer's knowledge is on Imagenette."""
-    found = _taught(results)
+    found = {**_taught(results), **_enlarged(results), **_worst_pairs(results), **_other_masks(results)}
     for name, card in (("wide", "recipes/cifar10-wide-fourth"), ("deit", "recipes/cifar10-deit-third")):
         mirrored = certified(read_run(results / "recipes" / f"cifar10-{name}-mirror.jsonl.gz"), "patchcleanser")
         plain = certified(read_run(results / f"{card}.jsonl.gz"), "patchcleanser")
-        found[f"{name} mirror"] = Share(sum(mirrored.values()), len(mirrored)).percent
-        found[f"{name} plain"] = Share(sum(plain[image] for image in mirrored), len(mirrored)).percent
+        found[f"{name} mirror"] = share(mirrored)
+        found[f"{name} plain"] = share({image: plain[image] for image in mirrored})
     before, after = (
-        {row["image"]: row["defences"]["undefended"]["label"] == row["label"] for row in read_run(path).rows}
+        right(read_run(path))
         for path in (results / SHIPPED, results / "recipes" / "imagenette-kept-reported-soup.jsonl.gz")
     )
-    found["clean shipped"], found["clean soup"] = (Share(sum(c.values()), len(c)).percent for c in (before, after))
-    found["clean chance"] = changed(before, after).split(" | ")[-1]
+    found["clean shipped"], found["clean soup"] = map(share, (before, after))
+    found["clean chance"] = chance(before, after)
     best = certified(read_run(results / "recipes" / "imagenette-kept-reported-soup-mirror.jsonl.gz"), GRID)
-    return {**found, "best": Share(sum(best.values()), len(best)).percent}
+    return {**found, "best": share(best)}

@@ -138,13 +138,12 @@ def _compared(one: Run, other: Run) -> str:
 
 
 def shared_defences(one: Run, other: Run) -> list[tuple[str, str]]:
-    """What each of two runs of one function calls the same defence."""
-    return [
-        (mine, theirs)
-        for mine, a in one.defences.items()
-        for theirs, b in other.defences.items()
-        if one.model == other.model and (a["rule"], _looks(a)) == (b["rule"], _looks(b))
-    ]
+    """What each of two runs of one function calls the same defence; the first of several in the other."""
+    if one.model != other.model:
+        return []
+    theirs = {json.dumps((b["rule"], _looks(b))): name for name, b in reversed(other.defences.items())}
+    mine = {name: json.dumps((a["rule"], _looks(a))) for name, a in one.defences.items()}
+    return [(name, theirs[same]) for name, same in mine.items() if same in theirs]
 
 
 def cards_table(folder: Path) -> str:

@@ -47,7 +47,8 @@ def chance(gained: int, lost: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("data", "first"), [("imagenette", "greedy"), ("cifar10", "pairs"), ("imagenette-kept", "greedy")]
+    ("data", "first"),
+    [("imagenette", "greedy"), ("cifar10", "pairs"), ("cifar10-on", "greedy"), ("imagenette-kept", "greedy")],
 )
 def test_every_step(data: str, first: str) -> None:
     table = block(f"recipe-steps results/recipes/{data}")
@@ -117,7 +118,7 @@ def test_networks_that_kept_their_last_layer() -> None:
     there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
     before = certified(there, "PatchCleanser 6×6")
     paths = sorted(RECIPES.glob("imagenette-kept-reported-*.jsonl.gz"))
-    assert len(paths) == len(others) == 6
+    assert len(paths) == len(others) == 9
     chosen_on = {*rows(RECIPES / "imagenette-kept-choose-greedy.jsonl.gz")}
     for path, line in ((None, shipped), *zip(paths, others, strict=True)):
         found, names = (rows(path), {}) if path else (there, SHIPPED)
@@ -125,7 +126,10 @@ def test_networks_that_kept_their_last_layer() -> None:
         assert line[1] == ("plain and mirror" if path and "mirror" in path.name else "plain")
         quiet = percent([row["defences"]["zoom"]["label"] == row["label"] for row in found.values()])
         kinds = [names.get(name, name) for name in ("patchcleanser", "patchcleanser, token grid", "zoom")]
-        assert line[2:7] == [clean(found), quiet, *(percent([*certified(found, name).values()]) for name in kinds)]
+        asked = next(iter(found.values()))["defences"]
+        assert ("patchcleanser, token grid" in asked) == (path is not None and "384" not in path.name)
+        own = [percent([*certified(found, name).values()]) if name in asked else "–" for name in kinds]
+        assert line[2:7] == [clean(found), quiet, *own]
         if path:
             check_change(before, certified(found, "patchcleanser"), line[7:])
 
@@ -167,3 +171,68 @@ def test_what_the_teacher_is_worth() -> None:
         assert [told(f"taught {name} before"), told(f"taught {name}")] == [percent([*o.values()]) for o in own]
     two = [certified(found, "patchcleanser") for found in (before, after)]
     check_change(two[0], two[1], [told(f"taught two {word}") for word in ("gained", "lost", "chance")])
+
+
+def test_the_same_epochs_without_a_teacher() -> None:
+    """On the photos that both were examined on, which nobody picked: the first ones."""
+    without = certified(rows(RECIPES / "cifar10-wide-untaught.jsonl.gz"), "patchcleanser")
+    taught = certified(rows(ROOT / "results/models/cifar10-resnet26w3-pairs.jsonl.gz"), "patchcleanser")
+    assert {*without} == {f"test_batch/{number}" for number in range(len(without))}
+    both = {name: taught[name] for name in without}
+    shares = [f"{len(without):,}", percent([*without.values()]), percent([*both.values()])]
+    assert [told("untaught photos"), told("untaught"), told("untaught beside")] == shares
+    check_change(without, both, [told(f"untaught {word}") for word in ("gained", "lost", "chance")])
+
+
+@pytest.mark.parametrize("name", ["greedy-384", "worst-384"])
+def test_networks_on_the_enlarged_picture(name: str) -> None:
+    """Beside the network that comes with certmask, which had as many passes in training."""
+    there = rows(ROOT / "results/reproduce/zoom/deit_tiny-imagenette--imagenette--patch32.jsonl.gz")
+    found = rows(RECIPES / f"imagenette-kept-reported-{name}.jsonl.gz")
+    card = json.loads((RECIPES / f"imagenette-kept-choose-{name}.json").read_text())
+    assert card["architecture"].endswith("_enlarged_384")
+    assert passes(card) in (207, 210)
+    for word, beside in (("patchcleanser", "PatchCleanser 6×6"), ("zoom", "zoom")):
+        before, after = certified(there, beside), certified(found, word)
+        assert told(f"{name} {word}") == percent([*after.values()])
+        gained = sum(after[image] > before[image] for image in after)
+        lost = sum(after[image] < before[image] for image in after)
+        assert float(told(f"{name} {word} chance")) == pytest.approx(chance(gained, lost), rel=0.06)
+
+
+@pytest.mark.parametrize("seed", ["", " again"])
+def test_the_worst_of_four_pairs_beside_greedy_cutout(seed: str) -> None:
+    """As many passes each, from the same start, on photos that neither learnt."""
+    end = seed.replace(" ", "-")
+    names = [f"cifar10-on-choose-{name}{end}" for name in ("greedy", "worst")]
+    cards = [json.loads((RECIPES / f"{name}.json").read_text()) for name in names]
+    greedy, worst = (rows(RECIPES / f"{name}.jsonl.gz") for name in names)
+    assert passes(cards[0]) == passes(cards[1])
+    assert cards[0]["data"]["start"] == cards[1]["data"]["start"]
+    assert cards[0]["recipe"]["seed"] == cards[1]["recipe"]["seed"] == bool(seed)
+    proved = [certified(found, "patchcleanser") for found in (greedy, worst)]
+    assert [told(f"greedy{seed}"), told(f"worst{seed}")] == [percent([*own.values()]) for own in proved]
+    assert [told(f"greedy{seed} clean"), told(f"worst{seed} clean")] == [clean(greedy), clean(worst)]
+    gained = sum(proved[1][image] > proved[0][image] for image in worst)
+    lost = sum(proved[1][image] < proved[0][image] for image in worst)
+    assert float(told(f"worst{seed} chance")) == pytest.approx(chance(gained, lost), rel=0.06)
+
+
+def test_masks_that_were_not_learnt() -> None:
+    """Other photos than those of the card, against a smaller patch than the one that was learnt."""
+    path = RECIPES / "cifar10-deit-at-32.jsonl.gz"
+    card = json.loads((ROOT / "results/models/cifar10-deit_tiny-pairs.json").read_text())
+    header, learnt = (
+        json.loads(gzip.decompress(run.read_bytes()).decode().splitlines()[0])
+        for run in (path, ROOT / "results/models/cifar10-deit_tiny-pairs.jsonl.gz")
+    )
+    assert header["model"]["weights_sha256"] == learnt["model"]["weights_sha256"]
+    assert (header["defences"]["PatchCleanser 6×6"]["threat"]["height"], card["recipe"]["patch"]) == (32, 35)
+    found, reported = rows(path), rows(ROOT / "results/models/cifar10-deit_tiny-pairs.jsonl.gz")
+    assert not {row["input_sha256"] for row in found.values()} & {row["input_sha256"] for row in reported.values()}
+    assert len(found) == 300
+    two = certified(found, "PatchCleanser 6×6")
+    zoom = certified(found, "zoom 2-3-6-12, 0.95,0.5,0.2 / 0.9,0.2,0.1")
+    assert [told("other two"), told("other zoom")] == [percent([*own.values()]) for own in (two, zoom)]
+    gained, lost = sum(zoom[i] > two[i] for i in two), sum(zoom[i] < two[i] for i in two)
+    assert float(told("other chance")) == pytest.approx(chance(gained, lost), rel=0.06)

@@ -357,7 +357,8 @@ NAMES = {
     "cifar10-resnet26w3-pairs": "cifar-wide-taught", "cifar10-wide-third": "cifar-wide",
     "cifar10-wide-fourth": "cifar-wide-on", "cifar10-wide-fifth": "cifar-wide-turns",
     "cifar10-wide-first": "cifar-wide-first", "cifar10-wide-second": "cifar-wide-second",
-    "cifar10-deit_tiny-pairs": "cifar-deit-long", "cifar10-deit-second": "cifar-deit-pairs",
+    "cifar10-deit_tiny-pairs": "cifar-deit-taught", "cifar10-deit-second": "cifar-deit-pairs",
+    "cifar10-deit-fourth": "cifar-deit-long", "cifar10-on-first": "choose-cifar-random-first",
     "cifar10-deit-third": "cifar-deit-on", "imagenette-kept-choose-greedy-rerun": "choose-kept-greedy",
     "cifar10-deit-first": "cifar-deit-first", "imagenette-worst-long": "worst-long",
     "imagenette-resnet50_v1-pairs": "row-resnet50", "imagenette-resnetv2_50-pairs": "row-resnetv2",
@@ -373,9 +374,13 @@ CARDS = {
 SOUPS = {name for name, card in CARDS.items() if card.data["start"].startswith("mean of ")}
 
 
+GROUPS = {"imagenette": "", "imagenette-kept": "kept-", "cifar10": "cifar-", "cifar10-on": "cifar-on-"}
+
+
 def job_of(card: str) -> str:
-    plain = card.removeprefix("imagenette-").replace("kept-choose", "choose-kept")
-    return NAMES.get(card) or plain.replace("cifar10-choose", "choose-cifar")
+    """A card's name has the group of its step before ``choose``, that of a job behind it."""
+    group, _, step = card.partition("-choose-")
+    return NAMES.get(card) or f"choose-{GROUPS[group]}{step}"
 
 
 @pytest.mark.parametrize("name", sorted(CARDS.keys() - SOUPS))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from math import isqrt
+
 import torch
 from torch import Tensor
 
 from certmask.classifier import Colour
 from certmask.zoo.checkpoint import StateDict
+from certmask.zoo.enlarged import BY_SIDE
 from certmask.zoo.timm_import import import_timm
 
 TOLD, INNER = "told_", "network."
@@ -16,9 +20,11 @@ TOLD, INNER = "told_", "network."
 def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict, str]:
     """The tensors ``state`` as a network ``name`` with tensors ``own`` takes them over, and words about what changed.
 
-    Of a network that is told, from the same one that is not; of a BagNet or a ResNetV2-50, from a ResNet-50; others as
-    they are.
+    Of a network that is told, from the same one that is not; of one that sees the picture enlarged, from one that sees
+    it as it is; of a BagNet or a ResNetV2-50, from a ResNet-50; others as they are.
     """
+    if BY_SIDE in name and not any(key.startswith(INNER) for key in state):
+        return replaced(own, state), ", its places spread over more tokens"
     if name.startswith(TOLD) and not any(key.startswith(INNER) for key in state):
         config = import_timm().get_pretrained_cfg(name.removeprefix(TOLD))
         state = {INNER + key: tensor for key, tensor in state.items()}
@@ -33,6 +39,15 @@ def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict
     if name.startswith("resnetv2_50") and "layer1.0.conv1.weight" in state:
         return {**own, **preactivated(own, state)}, ", its kernels before activations instead of behind them"
     return state, ""
+
+
+def replaced(own: StateDict, state: StateDict) -> StateDict:
+    """Tensors of a transformer by the names of one on a finer grid of tokens, whose places lie between."""
+    places = "pos_embed"
+    resample = import_module("timm.layers").resample_abs_pos_embed
+    side = isqrt(own[INNER + places].shape[1])
+    spread = resample(state[places].float(), [side, side], num_prefix_tokens=1)
+    return {INNER + key: spread if key == places else tensor for key, tensor in state.items()}
 
 
 def preactivated(own: StateDict, state: StateDict) -> StateDict:
