@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from subprocess import run as run_process
@@ -39,7 +40,7 @@ from certmask.app.queue import ANOTHER, SMALL_EACH
 from certmask.app.streams import END, Streams
 from certmask.app.studio import RULES, Meter, Question, Studio
 from certmask.app.study import price, study
-from certmask.certificate import Decision, Guarantee
+from certmask.certificate import BASES, Decision, Guarantee
 from certmask.data import CIFAR10, Framing, to_tensor
 from certmask.defences import Outcome, examine
 from certmask.errors import CertmaskError, ResultsError, UsageError
@@ -320,6 +321,17 @@ def test_one_pass_is_not_called_passes(little_model: Path) -> None:
         assert "more than the 1 that is allowed here" in price(tight, asked()).sentence
         with pytest.raises(RefusedError, match="at most 1 pass, got one more"):
             study(tight, example("cat"), asked())
+
+
+def test_what_an_answer_rests_on_is_said_once(studio: Studio) -> None:
+    bases = set()
+    for name in EXAMPLES:
+        for rule in ("zoom", "jury-recovery"):
+            one = study(studio, example(name), asked(rule))
+            (words,) = [part for part in re.findall(r"<p>(.*?)</p>", str(found(one))) if " places " in part]
+            assert words.count(str(escape(BASES[one.explanation.basis]))) == 1
+            bases.add(one.explanation.basis)
+    assert len(bases) > 1
 
 
 def test_a_long_photo_is_said_to_be_shown_in_part(studio: Studio) -> None:

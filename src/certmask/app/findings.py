@@ -110,7 +110,8 @@ def _claims(study: Study) -> Markup:
     """The photo, and over it what every place claims."""
     one = study.explanation
     why = one.why(study.names)
-    basis = f" {one.basis.capitalize()}: {BASES[one.basis]}." if one.basis else ""
+    told = not one.basis or BASES[one.basis] in why
+    basis = "" if told else f" {one.basis.capitalize()}: {BASES[one.basis]}."
     size = f"{study.picture.height}×{study.picture.width} pixels"
     photo = picture(picture_uri(study.sharp), f"the photo, {study.photo}", PART)
     seen = f"what the model sees, {size}"
@@ -184,7 +185,7 @@ def _votes(study: Study) -> Markup:
 
 def _vote(study: Study, view: MaskedView, address: str) -> Markup:
     name = class_name(view.label, study.names)
-    sure = f"{100 * view.confidence:.0f} %"
+    sure = f"{100 * view.confidence:.0f}\N{NO-BREAK SPACE}%"
     alt = f"mask {view.mask + 1}: {name}, {sure}{', dissents' if view.dissents else ''}"
     caption = joined(tag("b", name), f" {sure}")
     image = tag("img", src=address, alt=alt)
