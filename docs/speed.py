@@ -15,6 +15,8 @@ from certmask.report.drawing import save_figure
 
 Record = dict[str, Any]
 GIB = 2**30
+THREADS = {"PASSIVE": "sleep", "ACTIVE": "spin"}
+"""What OpenMP's policies make of threads that have nothing to do."""
 TABLES = {
     "models": (
         "model | (a) passes/s | (b) passes/s | (b)/(a) | of matrix peak | peak memory | sent per pass",
@@ -43,6 +45,10 @@ TABLES = {
         "clients at once | requests | requests/s | passes/s | latency at 50 %, s | at 99 %, s | load of the machine",
         "{clients} | {requests} | {requests_per_second:.1f} | {rate:.0f} | {latency_50:.2f} | {latency_99:.2f} | "
         "{load_average:.1f}",
+    ),
+    "app": (
+        "backend | threads that wait | seconds to the first result | of one processor | load of the machine",
+        "{backend} | {threads} | {seconds:.1f} | {worked:.1f} | {load_average:.1f}",
     ),
     "bounds": ("network | masks | mask | most that could be gained", "{kind} | {masks} | {mask}×{mask} | {bound:.2f}×"),
 }
@@ -77,6 +83,7 @@ ROWS: dict[str, Callable[[Record], Iterable[Record]]] = {
     "at-once": lambda c: ({**r, "share": r["passes_per_second"] / c["network_alone_passes_per_second"]}
                           for r in c["rows"]),
     "serve": lambda c: ({**row, "rate": row["passes"] / row["seconds"]} for row in c["rows"]),
+    "app": lambda c: ({**row, "threads": THREADS[row["policy"]]} for row in c["rows"]),
     "bounds": lambda c: c["bounds"],
 }  # fmt: skip
 
@@ -90,6 +97,8 @@ def speed_table(kind: str, path: Path) -> str:
     what = f"{content['model']}, {content['masks']} masks, " if kind == "real" else ""
     if kind == "serve":
         what = f"{content['model']} behind {content['defence']}, {content['cores']} cores, "
+    if kind == "app":
+        what = f"{content['cores']} cores, "
     versions = content["versions"]
     return f"{what}{content['device']}, torch {versions['torch']}, timm {versions['timm']}\n\n{table}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -10,14 +11,17 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from html import escape
 from io import BytesIO
 from pathlib import Path
+from subprocess import run as run_process
 from time import time
 from typing import Any
 
+import gradio as gr
 import pytest
 import torch
-from commands import certmask
+from commands import PROGRAM, certmask
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -26,16 +30,18 @@ from certmask.app.confrontation import confronted
 from certmask.app.controls import answered
 from certmask.app.door import CACHE, KEPT, POLICY
 from certmask.app.examples import EXAMPLES, Photo, chosen_photo, example
-from certmask.app.explorer import ALL, Library, chosen_rows, class_names, photo_votes, rows_table, summary
+from certmask.app.explore_tab import ExploreTab
+from certmask.app.explorer import ALL, MOST_ROWS, Library, chosen_rows, class_names, photo_votes, rows_table, summary
 from certmask.app.findings import found
 from certmask.app.lab import KEPT as KEPT_DECODERS
 from certmask.app.page import page_app
 from certmask.app.patching import KINDS, Answered, Wish, compared, patched
+from certmask.app.queue import ANOTHER, SMALL_EACH
 from certmask.app.streams import END, Streams
 from certmask.app.studio import RULES, Meter, Question, Studio
 from certmask.app.study import price, study
-from certmask.certificate import Decision, Guarantee
-from certmask.data import Framing, to_tensor
+from certmask.certificate import BASES, Decision, Guarantee
+from certmask.data import CIFAR10, Framing, to_tensor
 from certmask.defences import Outcome, examine
 from certmask.errors import CertmaskError, ResultsError, UsageError
 from certmask.report.gallery import FATES, Album
@@ -301,6 +307,46 @@ def test_two_patches_are_compared_without_the_published_rule(studio: Studio) -> 
         patched(studio, example("cat"), two, Wish("published"))
 
 
+@pytest.mark.parametrize(("limit", "reason"), [("upload", "at most 1 bytes"), ("pixels", "at most 1 pixels")])
+def test_examples_are_shown_however_little_visitors_may_bring(little_model: Path, limit: str, reason: str) -> None:
+    with open_studio(little_model, replace(LIMITS, **{limit: 1})) as tight:
+        for name in EXAMPLES:
+            assert study(tight, example(name), asked()).photo == name
+        with pytest.raises(RefusedError, match=reason):
+            tight.seen(Photo("mine", example("cat").content), "little")
+
+
+def test_one_pass_is_not_called_passes(little_model: Path) -> None:
+    with open_studio(little_model, Limits(passes=1)) as tight:
+        assert "more than the 1 that is allowed here" in price(tight, asked()).sentence
+        with pytest.raises(RefusedError, match="at most 1 pass, got one more"):
+            study(tight, example("cat"), asked())
+
+
+def test_what_an_answer_rests_on_is_said_once(studio: Studio) -> None:
+    bases = set()
+    for name in EXAMPLES:
+        for rule in ("zoom", "jury-recovery"):
+            one = study(studio, example(name), asked(rule))
+            (words,) = [part for part in re.findall(r"<p>(.*?)</p>", str(found(one))) if " places " in part]
+            assert words.count(str(escape(BASES[one.explanation.basis]))) == 1
+            bases.add(one.explanation.basis)
+    assert len(bases) > 1
+
+
+def test_a_long_photo_is_said_to_be_shown_in_part(studio: Studio) -> None:
+    """A model looks at the middle of it, and of nothing else is anything proved."""
+    out = BytesIO()
+    Image.effect_noise((1500, 100), 90).convert("RGB").save(out, "PNG")
+    one = study(studio, Photo("long", out.getvalue()), asked())
+    assert one.sharp.width == one.sharp.height
+    assert "<figcaption>as much of the photo as the model looks at</figcaption>" in found(one)
+    thin = BytesIO()
+    Image.new("L", (2010, 10)).save(thin, "PNG")
+    with pytest.raises(RefusedError, match="less than 200 times as long as wide, got 2010×10"):
+        study(studio, Photo("thin", thin.getvalue()), asked())
+
+
 def test_a_wish_that_makes_no_sense_is_refused(studio: Studio) -> None:
     for wish in (Wish("sticker", (0, 0)), Wish("magic"), Wish("noise", (28, 28)), Wish("noise", (-1, 0))):
         with pytest.raises(CertmaskError, match="expected"):
@@ -321,6 +367,58 @@ def test_only_results_below_the_folder_are_opened(run: Path) -> None:
     with pytest.raises(ResultsError, match="expected"):
         library.run("words.jsonl")
     assert Library(run / "nowhere").names() == []
+
+
+def test_packed_results_are_opened_unless_they_are_too_large_once_unpacked(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = (run / "runs" / "mine.jsonl").read_bytes()
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(plain))
+    (tmp_path / "padded.jsonl.gz").write_bytes(gzip.compress(plain + b"\n" * 2**21))
+    (tmp_path / "broken.jsonl.gz").write_bytes(gzip.compress(plain)[:-9])
+    library = Library(tmp_path)
+    assert library.names() == ["broken.jsonl.gz", "packed.jsonl.gz", "padded.jsonl.gz"]
+    assert library.run("packed.jsonl.gz").rows == Library(run / "runs").run("mine.jsonl").rows
+    with pytest.raises(ResultsError, match="expected a gzip file at"):
+        library.run("broken.jsonl.gz")
+    monkeypatch.setattr(explorer, "MOST_BYTES", 2**21)
+    with pytest.raises(ResultsError, match="at most 2,097,152 bytes, got a larger one"):
+        library.run("padded.jsonl.gz")
+
+
+def test_classes_are_called_by_the_names_that_certmask_knows(run: Path, studio: Studio) -> None:
+    mine = Library(run / "runs").run("mine.jsonl")
+
+    def called(name: str, classes: int) -> Any:
+        told = {**mine.header, "model": {**mine.model, "name": name, "classes": classes}}
+        return class_names(studio, replace(mine, header=told))
+
+    assert "resnet26w3-cifar10" not in studio.models
+    assert called("resnet26w3-cifar10", 10) == CIFAR10
+    assert called("deit_tiny-imagenette", 10)[1] == "English springer"
+    assert called("somebody's", 1000)[281] == "tabby"
+    assert called("somebody's", 10) == called("resnet26w3-cifar10", 11) == ()
+
+
+def test_photos_are_found_by_a_part_of_their_names(run: Path) -> None:
+    mine = Library(run / "runs").run("mine.jsonl")
+    (row,) = chosen_rows(mine, "patchcleanser", ALL, " ROCK")
+    assert row["image"] == "cat/rocket.jpg"
+    assert chosen_rows(mine, "patchcleanser", ALL, "nowhere") == []
+
+
+def test_a_long_list_of_photos_shows_what_the_table_shows(run: Path, studio: Studio, tmp_path: Path) -> None:
+    header, row, *_ = (run / "runs" / "mine.jsonl").read_text().splitlines()
+    rows = [json.dumps({**json.loads(row), "image": f"cat/{number}.jpg"}) for number in range(MOST_ROWS + 50)]
+    (tmp_path / "long.jsonl").write_text("\n".join([header, *rows]) + "\n")
+    with gr.Blocks():
+        tab = ExploreTab(studio, Library(tmp_path))
+    listed, table = tab._filtered("long.jsonl", "patchcleanser", ALL, "")
+    assert listed["choices"] == [f"cat/{number}.jpg" for number in range(MOST_ROWS)]
+    assert table.count("<tr>") == 1 + MOST_ROWS
+    assert f"{MOST_ROWS + 50} of {MOST_ROWS + 50} photos under patchcleanser; the first {MOST_ROWS} are shown" in table
+    listed, table = tab._filtered("long.jsonl", "patchcleanser", ALL, "149")
+    assert (listed["value"], table.count("<tr>")) == ("cat/149.jpg", 2)
 
 
 def test_odd_files_break_nothing_and_tell_nothing_of_this_machine(run: Path, tmp_path: Path) -> None:
@@ -414,6 +512,39 @@ def test_votes_are_made_again_where_photos_are_at_hand(run: Path, studio: Studio
     assert page.count("cm-vote") >= 36
     with pytest.raises(UsageError, match="expected a photo"):
         photo_votes(studio, Library(run / "runs"), "mine.jsonl", "<script>", "patchcleanser", None)
+
+
+def test_votes_are_made_again_as_the_run_was_computed(run: Path, little_model: Path, tmp_path: Path) -> None:
+    """Another backend and another precision than the page's own, where these are at hand."""
+    told = ("--model", little_model, "--patch", "5", "--rule", "patchcleanser", "--backend", "torch")
+    certmask("certify", run / "photos", *told, "--precision", "bf16", "--out", tmp_path / "other.jsonl")
+    library = Library(tmp_path, str(run / "photos"))
+    name = str(library.run("other.jsonl").rows[0]["image"])
+    with closing(Studio([str(little_model)], LIMITS, backend="openvino", precision="fp32")) as other:
+        page = photo_votes(other, library, "other.jsonl", name, "patchcleanser", None)
+        assert "The model answers here as it did in that run." in page
+        made = {"backend": "elsewhere", "precision": "bf16", "batch": 4}
+        assert other.classifier("little", made).describe()["backend"] == "openvino"
+
+
+def test_no_proof_is_stated_about_an_answer_that_the_run_knows_to_be_wrong(
+    run: Path, studio: Studio, tmp_path: Path
+) -> None:
+    """The same photo twice: once as what it is called, once as something else."""
+    header, *rows = (run / "runs" / "mine.jsonl").read_text().splitlines()
+    library, proofs = Library(tmp_path, str(run / "photos")), 0
+    for row in map(json.loads, rows):
+        answer = row["defences"]["patchcleanser"]["label"]
+        proved = False
+        for label in (answer, (answer + 1) % 10):
+            (tmp_path / f"{label}.jsonl").write_text(f"{header}\n{json.dumps({**row, 'label': label})}\n")
+            page = photo_votes(studio, library, f"{label}.jsonl", str(row["image"]), "patchcleanser", None)
+            proved = "whatever the patch shows" in page if label == answer else proved
+            assert ("The certificate as a file" in page) == (proved and label == answer)
+            assert ("is none about it" in page) == (proved and label != answer)
+            assert ("No guarantee is stated here." in page) == (proved and label != answer)
+        proofs += proved
+    assert proofs
 
 
 @pytest.mark.parametrize("changed", ["weights_sha256", "fingerprint", "batch"])
@@ -735,6 +866,66 @@ def test_the_queue_is_bounded(client: TestClient, studio: Studio) -> None:
     assert codes.count(200) in (LIMITS.queue, LIMITS.queue + 1)
     assert codes[-1] == 503
     assert "expected" in client.get("/gradio_api/queue/data?session_hash=visitor0").text
+
+
+def joined(client: TestClient, control: str, event: str, visitor: str, *told: Any) -> Any:
+    """The answer to a visitor who does something to a control, with these settings."""
+    config = client.get("/config").json()
+    (part,) = [one["id"] for one in config["components"] if one["props"].get("elem_id") == control]
+    ways = [
+        one for one in config["dependencies"] if [part, event] in one["targets"] and len(one["inputs"]) == len(told)
+    ]
+    body = {"data": list(told), "fn_index": ways[0]["id"], "session_hash": visitor}
+    return client.post("/gradio_api/queue/join", json=body)
+
+
+def test_nobody_has_more_than_one_question_in_the_queue(client: TestClient, studio: Studio) -> None:
+    """Whoever asks again is told why not, and others get in until their queue is full; then the first asks again."""
+    question = ("cat", None, "little", 5, 2, "patchcleanser")  # which makes no sense, and is answered at once
+    attack = ("cat", None, "noise", None, False, 0, 0, *question[2:])
+    with studio.alone:
+        assert joined(client, "look", "click", "greedy", *question).status_code == 200
+        for _ in range(3 * LIMITS.queue):
+            again = joined(client, "look", "click", "greedy", *question)
+            assert (again.status_code, again.json()["detail"]) == (400, ANOTHER)
+        assert joined(client, "attack", "click", "greedy", *attack).status_code == 400
+        others = [joined(client, "look", "click", f"other{n}", *question) for n in range(LIMITS.queue)]
+        assert [one.status_code for one in others] == [200] * LIMITS.queue
+    assert "process_completed" in client.get("/gradio_api/queue/data?session_hash=greedy").text
+    assert joined(client, "look", "click", "greedy", *question).status_code == 200
+
+
+def test_a_full_queue_keeps_nobody_from_choosing(client: TestClient, studio: Studio) -> None:
+    """Previews and prices do not wait behind questions to a model."""
+    question = ("cat", None, "little", 5, 2, "patchcleanser")
+    with studio.alone:
+        while joined(client, "look", "click", os.urandom(4).hex(), *question).status_code == 200:
+            pass
+        assert joined(client, "rule", "change", "somebody", *question[2:]).status_code == 200
+        assert "process_completed" in client.get("/gradio_api/queue/data?session_hash=somebody").text
+
+
+def test_one_visitor_cannot_keep_others_from_choosing(client: TestClient, studio: Studio) -> None:
+    preview = ("cat", None, "little")
+    with studio.lab._alone:  # nothing is developed meanwhile
+        codes = [joined(client, "examples", "input", "greedy", *preview).status_code for _ in range(SMALL_EACH + 3)]
+        assert codes == [200] * SMALL_EACH + [400] * 3
+        assert joined(client, "examples", "input", "modest", *preview).status_code == 200
+    assert "process_completed" in client.get("/gradio_api/queue/data?session_hash=modest").text
+
+
+def test_threads_of_the_page_sleep_while_they_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with other work, threads that spin take several times as long; whoever asks for them gets them."""
+    monkeypatch.setenv("OMP_DISPLAY_ENV", "TRUE")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+
+    def policy() -> list[str]:
+        done = run_process([*PROGRAM, "app", "--model", "nonsense"], cwd=tmp_path, capture_output=True, text=True)
+        return re.findall(r"OMP_WAIT_POLICY = '(\w+)'", done.stderr)
+
+    assert policy() == ["PASSIVE"]
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert policy() == ["ACTIVE"]
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,6 +252,51 @@ def test_two_visitors_do_not_mix(browser: Browser, address: str) -> None:
         assert "rocket" in (second.page.locator("#result img").first.get_attribute("alt") or "")
 
 
+def test_whoever_asks_twice_at_once_keeps_nobody_out(browser: Browser, address: str) -> None:
+    """The second question of a visitor is refused in words; the first is answered, and so is that of somebody else."""
+    with visiting(browser, address) as greedy, visiting(browser, address) as modest:
+        greedy.choose("#rule", "patchcleanser (recovery)")
+        greedy.says("#price", "36 to 667")
+        greedy.tab("Attack it")
+        greedy.page.evaluate("for (const id of ['look', 'attack']) document.getElementById(id).click()")
+        greedy.says("body", "expected one question at a time, got another one")
+        greedy.complaints.clear()  # the browser itself notes the status of the answer
+        modest.answer("#look", "#result", ".cm-label")
+        greedy.tab("Look")
+        greedy.says("#result .cm-verdict", "patchcleanser")
+        assert greedy.text("#result .cm-label") == "cat"
+        greedy.tab("Attack it")
+        greedy.check("#kind", "noise")
+        greedy.answer("#attack", "#attacked", ".cm-card")
+
+
+def test_a_page_with_the_smallest_limits_starts_and_says_what_it_refuses(browser: Browser, tmp_path: Path) -> None:
+    limits = ("--most-passes", "1", "--most-pixels", "1", "--queue", "1")
+    with certmask_app(tmp_path, *limits) as served, visiting(browser, served.address) as visitor:
+        assert visitor.text("#result .cm-label") == "cat"
+        assert "4 to 8,103 passes: more than the 1 that is allowed here" in visitor.text("#price")
+        assert "at most 1 pass, got one more" in visitor.answer("#look", "#result", ".cm-refused").inner_text()
+        visitor.check("#examples", "cup")
+        visitor.says("#result", "not looked at yet")
+        visitor.give("#photo", PHOTOS / "rocket.jpg")
+        visitor.says("#refusal", "expected a photo of at most 1 pixels, got 432×288. The photo before it is kept.")
+        visitor.choose("#rule", "undefended (none)")
+        visitor.says("#price", "1 to ")
+        check_layout(visitor)
+
+
+def test_photos_of_a_run_are_found_by_name(visitor: Visitor) -> None:
+    visitor.tab("Explore a run")
+    visitor.choose("#run", "cats.jsonl")
+    visitor.says("#rows caption", "4 of 4 photos")
+    visitor.page.get_by_label("Photos whose names have").fill("EAR")
+    visitor.says("#rows caption", "1 of 4 photos")
+    assert visitor.text("#rows tbody").split()[0] == "cat/ear.png"
+    expect(visitor.page.locator("#image input")).to_have_value("cat/ear.png")
+    visitor.page.get_by_label("Photos whose names have").fill("no such name")
+    visitor.says("#rows caption", "0 of 4 photos")
+
+
 def test_everything_is_reached_by_keyboard(visitor: Visitor) -> None:
     visitor.page.locator("body").press("Tab")
     reached = []

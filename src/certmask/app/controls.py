@@ -12,6 +12,7 @@ import gradio as gr
 from certmask.app.door import CACHE
 from certmask.app.examples import EXAMPLES, Photo
 from certmask.app.findings import notice
+from certmask.app.queue import MODEL
 from certmask.app.studio import MOST_PATCHES, RULES, Question, Studio, Tell
 from certmask.app.study import price
 from certmask.covers.default import default_patch
@@ -26,7 +27,7 @@ UPLOADED = "your photo"
 PROGRESS = gr.Progress()
 """Gradio puts each visitor's own in its place."""
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-QUEUED: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model", "api_visibility": "private"}
+QUEUED: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": MODEL, "api_visibility": "private"}
 """What asks a model waits in one queue."""
 
 

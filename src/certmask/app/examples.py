@@ -13,17 +13,21 @@ EXAMPLES = ("cat", "cup", "rocket")
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo as its file has it: what it is called, and its bytes, which are not looked at before they are needed."""
+    """A photo as its file has it: what it is called, and its bytes, which are not looked at before they are needed.
+
+    A ``shipped`` one comes with certmask, and is looked at however little visitors may bring.
+    """
 
     name: str
     content: bytes = field(repr=False)
+    shipped: bool = False
 
 
 def example(name: str) -> Photo:
     """One of the photos that come with certmask."""
     if name not in EXAMPLES:
         raise UsageError(f"expected the example {any_of(EXAMPLES)}, got {name!r}")
-    return Photo(name, (FOLDER / f"{name}.jpg").read_bytes())
+    return Photo(name, (FOLDER / f"{name}.jpg").read_bytes(), shipped=True)
 
 
 def chosen_photo(name: str | None, own: Photo | None) -> Photo:

@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from certmask.app.controls import PROGRESS, QUEUED, QUIET, answered, telling
-from certmask.app.explorer import ALL, Library, chosen_rows, class_names, photo_votes, rows_table, summary
+from certmask.app.explorer import ALL, MOST_ROWS, Library, chosen_rows, class_names, photo_votes, rows_table, summary
 from certmask.app.findings import notice
 from certmask.app.studio import Studio
 from certmask.errors import CertmaskError
@@ -30,6 +30,7 @@ class ExploreTab:
         with gr.Row():
             self.defence = gr.Dropdown([], label="Defence", min_width=220, elem_id="run-defence")
             self.fate = gr.Radio([ALL, *FATES], value=ALL, label="Show", info=FATE, min_width=300, elem_id="fate")
+        self.named = gr.Textbox(label="Photos whose names have", max_lines=1, elem_id="named")
         self.rows = gr.HTML(elem_id="rows")
         with gr.Row():
             self.image = gr.Dropdown([], label="Photo", elem_id="image")
@@ -38,13 +39,13 @@ class ExploreTab:
         self._listen()
 
     def _listen(self) -> None:
-        chosen, left = [self.file, self.defence, self.fate], [self.image, self.rows]
+        chosen, left = [self.file, self.defence, self.fate, self.named], [self.image, self.rows]
         self.again.click(lambda: gr.update(choices=self.library.names()), None, self.file, **QUIET)
-        parts = [self.defence, self.fate, self.result, self.table]
+        parts = [self.defence, self.fate, self.named, self.result, self.table]
         opened = self.file.input(self._opened, self.file, parts, **QUIET)
         opened.success(self._filtered, chosen, left, **QUIET)
-        for part in (self.defence, self.fate):
-            part.input(self._filtered, chosen, left, **QUIET)
+        filters = [self.defence.input, self.fate.input, self.named.change]
+        gr.on(filters, self._filtered, chosen, left, trigger_mode="always_last", **QUIET)
         for part in (self.defence, self.fate, self.image):
             part.change(lambda: "", None, self.result, **QUIET)
         asked = [self.file, self.defence, self.image]
@@ -62,20 +63,20 @@ class ExploreTab:
             run = self.library.run(name)
             table = str(summary(run))
         except CertmaskError as error:
-            return gr.update(choices=[], value=None), ALL, "", str(notice(str(error)))
-        return gr.update(choices=list(run.defences), value=list(run.defences)[-1]), ALL, "", table
+            return gr.update(choices=[], value=None), ALL, "", "", str(notice(str(error)))
+        return gr.update(choices=list(run.defences), value=list(run.defences)[-1]), ALL, "", "", table
 
-    def _filtered(self, name: str, defence: str | None, fate: str) -> Any:
-        """The photos that are left, in a list and in a table."""
+    def _filtered(self, name: str, defence: str | None, fate: str, named: str) -> Any:
+        """The photos that are left, in a list and in a table, which show the same ones."""
         if defence is None:
             return gr.update(choices=[], value=None), ""
         try:
             run = self.library.run(name)
-            rows = chosen_rows(run, defence, fate)
+            rows = chosen_rows(run, defence, fate, str(named))
             table = rows_table(run, rows, defence, self.library.album(class_names(self.studio, run)))
         except CertmaskError as error:
             return gr.update(choices=[], value=None), str(notice(str(error)))
-        images = [str(row["image"]) for row in rows]
+        images = [str(row["image"]) for row in rows[:MOST_ROWS]]
         return gr.update(choices=images, value=images[0] if images else None), str(table)
 
     def _votes(self, name: str, defence: str, image: str, progress: gr.Progress = PROGRESS) -> str:

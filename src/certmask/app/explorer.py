@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -14,6 +16,7 @@ from certmask.app.studio import Bench, Meter, Studio, Tell, bench_of
 from certmask.app.study import looked_at
 from certmask.certificate import NO_CLASS
 from certmask.data import Sample, load_dataset
+from certmask.data.labels import IMAGENET_CLASSES
 from certmask.defences import MaskedDefence, defence_from
 from certmask.errors import CertmaskError, DataError, ResultsError, UsageError
 from certmask.function import check_function
@@ -24,10 +27,12 @@ from certmask.report.report import attacked_chapter, certified_chapter
 from certmask.report.tables import html_table
 from certmask.results.file import Row
 from certmask.results.run import Run, read_run
-from certmask.zoo import name_aliases, readable_names
+from certmask.zoo import card_of, imagenet_names, name_aliases, readable_names, shipped_models
 
 MOST_SEEN, MOST_FILES, MOST_BYTES, MOST_ROWS = 50_000, 500, 64 * 2**20, 100
 """Files that are looked through, results files that are listed, the largest that is opened, rows shown at once."""
+KINDS, PIECE = (".jsonl", ".jsonl.gz"), 2**20
+"""How results files are called, packed or not, and the bytes that are counted at once before one is opened."""
 ALL = "all"
 HEADINGS = ("photo", "true class", "what became of it")
 FIGURES = ("masks against", "passes to answer", "passes to prove")
@@ -44,7 +49,7 @@ class Library:
         """The results files below the folder; links that lead out of it are left out."""
         root = self.folder.resolve()
         seen = islice(root.rglob("*"), MOST_SEEN) if root.is_dir() else ()
-        files = sorted(path for path in seen if path.suffix == ".jsonl" and _is_text(str(path)))[:MOST_FILES]
+        files = sorted(path for path in seen if path.name.endswith(KINDS) and _is_text(str(path)))[:MOST_FILES]
         inside = [path for path in files if path.is_file() and path.resolve().is_relative_to(root)]
         return [path.relative_to(root).as_posix() for path in inside]
 
@@ -54,8 +59,6 @@ class Library:
             raise UsageError(f"expected a results file below {self.folder.name}, got {name!r}")
         path = self.folder.resolve() / name
         with self.discreet():
-            if path.stat().st_size > MOST_BYTES:
-                raise ResultsError(f"expected a results file of at most {MOST_BYTES:,} bytes, got a larger one")
             return _read(path, path.stat().st_mtime_ns)
 
     def album(self, names: Sequence[str]) -> Album:
@@ -88,7 +91,23 @@ def _is_text(name: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, _changed: int) -> Run:
+    if _is_larger(path, MOST_BYTES):
+        raise ResultsError(f"expected a results file of at most {MOST_BYTES:,} bytes, got a larger one")
     return read_run(path)
+
+
+def _is_larger(path: Path, most: int) -> bool:
+    """Whether a results file has more bytes than this once it is unpacked; of a broken one its reader will tell."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with suppress(EOFError, zlib.error, gzip.BadGzipFile), opened(path, "rb") as file:
+        left = most
+        while left >= 0:
+            piece = file.read(PIECE)
+            if not piece:
+                return False
+            left -= len(piece)
+        return True
+    return False
 
 
 @lru_cache(maxsize=4)
@@ -97,11 +116,15 @@ def _samples(source: str, names: tuple[str, ...]) -> Mapping[str, Sample]:
 
 
 def class_names(studio: Studio, run: Run) -> Sequence[str]:
-    """What a run's classes are called, where its model is one of the page's; of others only numbers are known."""
-    model = run.model["name"]
-    if model not in studio.models or len(studio.card(model).classes) != run.model.get("classes"):
-        return ()
-    return readable_names(studio.card(model).classes)
+    """What a run's classes are called, where its model is the page's or certmask's own, or they are ImageNet's.
+
+    Of others only numbers are known.
+    """
+    model, count = run.model["name"], run.model.get("classes")
+    known = studio.card(model) if model in studio.models else card_of(model) if model in shipped_models() else None
+    if known is not None and len(known.classes) == count:
+        return readable_names(known.classes)
+    return imagenet_names() if count == IMAGENET_CLASSES else ()
 
 
 def summary(run: Run) -> Markup:
@@ -111,15 +134,16 @@ def summary(run: Run) -> Markup:
     return tag("div", html_table(chapter.brief), sentences, class_="cm")
 
 
-def chosen_rows(run: Run, defence: str, kind: str) -> list[Row]:
-    """The photos of a run of which this became under a defence."""
+def chosen_rows(run: Run, defence: str, kind: str, named: str = "") -> list[Row]:
+    """The photos of a run of which this became under a defence, and whose names have these letters in them."""
     if run.kind != "certify":
         return []
     if defence not in run.defences:
         raise UsageError(f"expected a defence of {run.name}, got {defence!r}")
     if kind not in (ALL, *FATES):
         raise UsageError(f"expected one of {', '.join((ALL, *FATES))}, got {kind!r}")
-    return [row for row in run.rows if kind in (ALL, fate(row["defences"][defence], row["label"]))]
+    kept = [row for row in run.rows if kind in (ALL, fate(row["defences"][defence], row["label"]))]
+    return [row for row in kept if named.strip().casefold() in str(row["image"]).casefold()]
 
 
 def rows_table(run: Run, rows: Sequence[Row], defence: str, album: Album) -> Markup:
@@ -197,12 +221,15 @@ def _again(studio: Studio, run: Run, row: Row, name: str, album: Album, tell: Te
         raise UsageError(f"expected a defence that looks through masks, got {name!r}")
     picture = seen_photo(run, row, album)
     with studio.alone:
-        bench = bench_of(studio.classifier(run.model["name"], run.model.get("batch")), [defence])
+        bench = bench_of(studio.classifier(run.model["name"], run.model), [defence])
         study = looked_at(bench, row["image"], (picture, picture), Meter(studio.limits, tell))
         alike, note = _alike(run, bench)
-    label = row["defences"][name]["label"]
-    same = "" if study.explanation.label in (label, NO_CLASS) else " The answer is another one, too."
-    return joined(tag("p", f"{note}{same}", class_="cm-note"), found(study, promise=alike))
+    label, one = row["defences"][name]["label"], study.explanation
+    same = "" if one.label in (label, NO_CLASS) else " The answer is another one, too."
+    wrong = one.certificate.holds and one.label != row["label"]
+    truth = f" The photo shows {album.class_name(row['label'])}: a proof about {study.name} is none about it."
+    words = f"{note}{same}{truth if alike and wrong else ''}"
+    return joined(tag("p", words, class_="cm-note"), found(study, promise=alike and not wrong))
 
 
 def _alike(run: Run, bench: Bench) -> tuple[bool, str]:

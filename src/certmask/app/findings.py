@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from certmask.app.canvas import claims_picture, level_picture, picture_uri, small_pictures
+from certmask.app.studio import in_passes
 from certmask.app.study import MaskedView, Study
 from certmask.certificate import BASES, Guarantee, class_name
 from certmask.report.markup import Markup, data_uri, joined, tag
@@ -14,6 +15,7 @@ NAMED = 12
 """Classes that are told by name."""
 
 
+PART = "as much of the photo as the model looks at"
 LAST_LEVEL = "The finest level settles what is left, however small the lead, unless its rule wants one."
 
 
@@ -39,9 +41,8 @@ def verdict(study: Study) -> Markup:
     """The answer and its guarantee in one plain sentence, what it took, and the certificate as a file."""
     one = study.explanation
     tone = "alert" if one.alert else "proved" if _certified(study) else "unproved"
-    passes = "1 pass" if one.passes == 1 else f"{one.passes:,} passes"
     more = "with the proof" if study.defence.guarantee.proved else "with all that masks say"
-    took = f"{passes} to answer, {study.passes:,} {more}, {study.seconds:.1f} s"
+    took = f"{in_passes(one.passes)} to answer, {study.passes:,} {more}, {study.seconds:.1f} s"
     return tag(
         "section",
         tag(
@@ -66,7 +67,7 @@ def _answer(study: Study) -> Markup:
         tag("p", "No guarantee is stated here.", class_="cm-guarantee"),
         tag(
             "p",
-            f"{study.model}, {study.defence.name}; {study.passes:,} passes, {study.seconds:.1f} s.",
+            f"{study.model}, {study.defence.name}; {in_passes(study.passes)}, {study.seconds:.1f} s.",
             class_="cm-note",
         ),
         class_="cm-verdict cm-verdict-unproved",
@@ -109,9 +110,10 @@ def _claims(study: Study) -> Markup:
     """The photo, and over it what every place claims."""
     one = study.explanation
     why = one.why(study.names)
-    basis = f" {one.basis.capitalize()}: {BASES[one.basis]}." if one.basis else ""
+    told = not one.basis or BASES[one.basis] in why
+    basis = "" if told else f" {one.basis.capitalize()}: {BASES[one.basis]}."
     size = f"{study.picture.height}×{study.picture.width} pixels"
-    photo = picture(picture_uri(study.sharp), f"the photo, {study.photo}", "the photo")
+    photo = picture(picture_uri(study.sharp), f"the photo, {study.photo}", PART)
     seen = f"what the model sees, {size}"
     own = picture(picture_uri(study.picture), f"{study.photo} as the model sees it, {size}", seen, "cm-pixels")
     shown = [own] if study.sharp.size == study.picture.size else [photo, own]
@@ -183,7 +185,7 @@ def _votes(study: Study) -> Markup:
 
 def _vote(study: Study, view: MaskedView, address: str) -> Markup:
     name = class_name(view.label, study.names)
-    sure = f"{100 * view.confidence:.0f} %"
+    sure = f"{100 * view.confidence:.0f}\N{NO-BREAK SPACE}%"
     alt = f"mask {view.mask + 1}: {name}, {sure}{', dissents' if view.dissents else ''}"
     caption = joined(tag("b", name), f" {sure}")
     image = tag("img", src=address, alt=alt)

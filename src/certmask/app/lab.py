@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from threading import Lock
 
 from PIL import Image
@@ -18,6 +19,8 @@ from certmask.threat import Size
 
 KEPT = 4
 """Processes that wait for the next photo; each makes pictures of one size."""
+SHIPPED = 2**18
+"""Bytes and pixels that a photo which comes with certmask may have."""
 
 
 class Lab:
@@ -30,13 +33,14 @@ class Lab:
 
     def developed(self, photo: Photo, framing: Framing, size: Size) -> Image.Image:
         """What a model with inputs of this size is shown; refused where it is no photo, too large or too slow."""
-        self.limits.check_upload(len(photo.content))
+        limits = self._limits_of(photo)
+        limits.check_upload(len(photo.content))
         with self._alone:
-            decoder = self._decoder(Darkroom(framing, size, self.limits))
+            decoder = self._decoder(Darkroom(framing, size, limits))
             try:
-                return as_picture(decoder.developed(photo.content, self.limits.decoding))
+                return as_picture(decoder.developed(photo.content, limits.decoding))
             except TimeoutError:
-                raise too_slow(self.limits) from None
+                raise too_slow(limits) from None
 
     def close(self) -> None:
         """End all processes, whatever they do; nothing is developed any more."""
@@ -46,6 +50,13 @@ class Lab:
         with self._alone:
             while self._decoders:
                 self._decoders.popitem()[1].end()
+
+    def _limits_of(self, photo: Photo) -> Limits:
+        """Those on what visitors bring or, for a photo that comes with certmask, some that let it in."""
+        if not photo.shipped:
+            return self.limits
+        upload, pixels = max(self.limits.upload, SHIPPED), max(self.limits.pixels, SHIPPED)
+        return replace(self.limits, upload=upload, pixels=pixels)
 
     def _decoder(self, darkroom: Darkroom) -> Decoder:
         """The process for such pictures; the one that was idle longest makes room for a new one."""

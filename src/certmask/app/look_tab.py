@@ -9,7 +9,7 @@ import gradio as gr
 from certmask.app.canvas import picture_uri
 from certmask.app.controls import PROGRESS, QUEUED, QUIET, Controls, answered, question_of, telling
 from certmask.app.examples import Photo, chosen_photo
-from certmask.app.findings import found, picture
+from certmask.app.findings import PART, found, picture
 from certmask.app.studio import Studio
 from certmask.app.study import study
 from certmask.report.markup import tag
@@ -36,4 +36,5 @@ class LookTab:
         """The photo alone: what was found is about another one, or another question."""
         photo = chosen_photo(name, own)
         address, alt = picture_uri(self.studio.sharp(photo, model)), f"the photo, {photo.name}"
-        return str(tag("div", tag("div", picture(address, alt, "not looked at yet"), class_="cm-pair"), class_="cm"))
+        shown = picture(address, alt, f"{PART}; not looked at yet")
+        return str(tag("div", tag("div", shown, class_="cm-pair"), class_="cm"))

@@ -19,12 +19,15 @@ from certmask.app.explore_tab import ExploreTab
 from certmask.app.explorer import Library
 from certmask.app.findings import found
 from certmask.app.look_tab import LookTab
+from certmask.app.queue import FairQueue
 from certmask.app.studio import Studio
 from certmask.app.study import study
 from certmask.app.style import CSS
 from certmask.report.markup import tag
 from certmask.service.limits import Limits
 
+LEGIBLE = {"block_info_text_color": "*neutral_600", "block_info_text_color_dark": "*neutral_300"}
+"""Colours of remarks beside a label, which the theme has too pale to be read."""
 FONTS, FIXED_FONTS = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]
 """Fonts of the reader's own machine: none is fetched."""
 SESSIONS = 64
@@ -44,7 +47,8 @@ def page_app(studio: Studio, library: Library, uploads: Path, *, alone: bool = T
     ``uploads`` is an empty folder that belongs to the page; with ``alone`` it answers this machine and nobody else.
     """
     os.environ["GRADIO_TEMP_DIR"] = str(uploads)
-    blocks = page(studio, library).queue(max_size=studio.limits.queue, default_concurrency_limit=1)
+    blocks = page(studio, library).queue()
+    blocks._queue = FairQueue(blocks, studio.limits)
     blocks.state_session_capacity = SESSIONS
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Door, limits=studio.limits, uploads=uploads, alone=alone)
@@ -60,7 +64,7 @@ def page_app(studio: Studio, library: Library, uploads: Path, *, alone: bool = T
         footer_links=[],
         enable_monitoring=False,
         mcp_server=False,
-        theme=gr.themes.Default(primary_hue="blue", font=FONTS, font_mono=FIXED_FONTS),
+        theme=gr.themes.Default(primary_hue="blue", font=FONTS, font_mono=FIXED_FONTS).set(**LEGIBLE),
         css=CSS,
     )
     return app

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from threading import RLock
 from time import monotonic
 from typing import TypeVar
@@ -14,7 +15,7 @@ from PIL import Image
 
 from certmask.app.examples import Photo
 from certmask.app.lab import Lab
-from certmask.backends import default_backend
+from certmask.backends import BACKENDS, default_backend
 from certmask.backends.devices import present_device
 from certmask.certificate import Guarantee
 from certmask.classifier import Classifier
@@ -26,6 +27,7 @@ from certmask.deployed.tokens import cover_for
 from certmask.engine import Engine
 from certmask.engine.margin import measured_margin
 from certmask.errors import UsageError, any_of
+from certmask.results.file import Row
 from certmask.rules.registry import REGISTER, listed
 from certmask.service.limits import Limits, RefusedError
 from certmask.threat import Patch, Size, Threat
@@ -62,6 +64,11 @@ class Question:
         return Patch(self.side, self.side, self.count)
 
 
+def in_passes(count: int) -> str:
+    """So many passes, in words."""
+    return "1 pass" if count == 1 else f"{count:,} passes"
+
+
 class Meter:
     """Counts passes as they are made and tells of them; what takes too many of them, or too long, is refused."""
 
@@ -78,8 +85,9 @@ class Meter:
         if self._tell:
             self._tell(self.passes, "passes")
         self.check()
-        if self.limits.passes is not None and self.passes > self.limits.passes:
-            raise RefusedError(422, f"expected a photo that takes at most {self.limits.passes:,} passes, got one more")
+        most = self.limits.passes
+        if most is not None and self.passes > most:
+            raise RefusedError(422, f"expected a photo that takes at most {in_passes(most)}, got one more")
 
     def check(self) -> None:
         """Refuse to go on once the time is up."""
@@ -168,18 +176,20 @@ class Studio:
         """End the processes that decode photos."""
         self.lab.close()
 
-    def classifier(self, model: str, batch: int | None = None) -> Classifier:
-        """A model, loaded unless it is one of the last few; with so many images in a batch, if that is not too many."""
-        given = self.given(model)
-        usual = BATCH if self.device == "cpu" and backend_of(given) is None else None
+    def classifier(self, model: str, made: Row | None = None) -> Classifier:
+        """A model, loaded unless it is one of the last few; computed as a results file says, if it can be here."""
+        given, made = self.given(model), made or {}
+        backend, precision = backend_of(given) or self.backend, self.precision
+        if backend_of(given) is None and _is_at_hand(made, self.device):
+            backend, precision = str(made["backend"]), str(made["precision"])
+        batch, usual = made.get("batch"), BATCH if self.device == "cpu" and backend_of(given) is None else None
         shape = batch if batch is not None and batch <= MOST_BATCH else usual
 
         def load() -> Classifier:
-            backend = backend_of(given) or self.backend
-            return load_classifier(given, device=self.device, precision=self.precision, backend=backend, batch=shape)
+            return load_classifier(given, device=self.device, precision=precision, backend=backend, batch=shape)
 
         with self._loading:
-            return _kept(self._classifiers, (model, shape), load, KEPT_MODELS)
+            return _kept(self._classifiers, (model, backend, precision, shape), load, KEPT_MODELS)
 
     def cover(self, question: Question) -> Cover:
         """The masks of a question's defence; an error for a threat that they cannot be made for."""
@@ -206,6 +216,14 @@ class Studio:
 def bench_of(classifier: Classifier, defences: Sequence[MaskedDefence]) -> Bench:
     """A bench for defences as they are."""
     return Bench(Engine(classifier, [defence.cover for defence in defences]), defences)
+
+
+def _is_at_hand(made: Row, device: str) -> bool:
+    """Whether a results file's backend is installed and computes its precision on this device."""
+    for backend in BACKENDS:
+        if backend.name == made.get("backend") and made.get("precision") in backend.precisions:
+            return backend.serves(device) and find_spec(backend.package) is not None
+    return False
 
 
 def _scaled(framing: Framing, scale: int) -> Framing:

@@ -42,7 +42,7 @@ class Price:
         if self.allowed is None or self.most <= self.allowed:
             return told
         if self.least > self.allowed:
-            return f"{some}: more than the {self.allowed:,} that are allowed here"
+            return f"{some}: more than the {self.allowed:,} that {'is' if self.allowed == 1 else 'are'} allowed here"
         return f"{told}; refused where it takes more than {self.allowed:,}"
 
 

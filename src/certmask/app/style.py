@@ -8,6 +8,7 @@ CSS = """
 .cm h3 { font-size: 1.1rem; margin: 1.3rem 0 .3rem; }
 .cm h4 { font-size: .95rem; margin: 0; }
 .cm figure { margin: 0; }
+.cm ul { margin: .7rem 0 0; }
 .cm img { display: block; width: 100%; height: auto; border-radius: 4px; }
 .cm-pixels img { image-rendering: pixelated; }
 .cm figcaption { font-size: .8rem; color: var(--body-text-color); opacity: .8; margin-top: .2rem;
