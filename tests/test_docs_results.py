@@ -645,6 +645,7 @@ def test_what_is_missing_is_what_no_run_stands_beside(copy: Path) -> None:
     (every,) = grids(runs.missing(copy / "results" / "reproduce")).values()
     assert len(every) == sum(r.method in e.methods for e in EXPERIMENTS.values() for r in e.reported)
     now = grids(PAGE)["Reported by the paper, not measured here"]
+    assert {line["why"] for line in now}.isdisjoint({"", "not run"})
     files = [
         path.name.removesuffix(".jsonl.gz").removesuffix("-few").split("--")
         for path in (RESULTS / "table1").glob("*.jsonl.gz")
