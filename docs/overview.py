@@ -45,7 +45,7 @@ from certmask.geometry.paper import theorem2_bound
 from certmask.report.plots import BLUE, GREEN, GREY, ORANGE, svg_plot
 from certmask.results.clusters import difference, is_right
 from certmask.results.columns import Figures, attack_figures, figures
-from certmask.results.run import Run
+from certmask.results.run import Run, read_run
 from certmask.results.statistics import Share
 from certmask.threat import Patch
 from certmask.zoo.networks import MASKS as NETWORKS_OF_MASKS
@@ -57,6 +57,7 @@ COLUMNS = (
     "network | defence | clean | certified recovery | certified detection | false alerts | published test | "
     "passes to answer | passes to prove | all photos"
 )
+ENLARGED = Path("recipes/imagenette-kept-reported-greedy-384.jsonl.gz")
 KINDS = (Guarantee.RECOVERY, Guarantee.DETECTION)
 
 
@@ -305,5 +306,6 @@ def overview(results: Path) -> dict[str, str]:
         "wide": _shares(wide, zoomed)[0],
         "pairs cleanser": _shares(pairs, two)[0],
         "pairs": _shares(pairs, zoomed)[0],
+        "enlarged": percent(by_name(read_run(results / ENLARGED))["patchcleanser"].certified),
         "missing": str(len(unmeasured_figures(results / "reproduce"))),
     }

@@ -285,7 +285,9 @@ def card_figures() -> dict[str, str]:
         name: max(row["photos_per_second"] for row in clock if row["defence"] == name) for name in ("zoom", CLEANSER)
     }
     two, zoomed = "certified_recovery_two_masks", "certified_recovery_zoom"
+    enlarged = lines(ROOT / "results/recipes/imagenette-kept-reported-greedy-384.jsonl.gz")[1:]
     return {
+        "overview enlarged": share(certified(row, "patchcleanser") for row in enlarged),
         "overview untrained": told("cifar10-resnet26w2-none", two),
         "overview trained": told("cifar10-resnet26w2-greedy", two),
         "overview wide": told("cifar10-resnet26w3-pairs", zoomed),
