@@ -29,9 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All that was imported stays to the end; the garbage collector need not look through it again and again."""
+    """All that was imported stays to the end; the garbage collector need not look through it again and again.
+
+    Nor through the rows of results files that are read, of which there are millions.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def tiny_network(classes: int = 5, size: int = 24, seed: int = 0) -> nn.Module:

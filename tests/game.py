@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations, permutations
 from random import Random
 from typing import TypeVar, cast
@@ -25,7 +25,7 @@ from certmask.passes import Ballot
 from certmask.rules import Rule
 from certmask.rules.rule import Asking
 from certmask.threat import Patch
-from certmask.votes import Votes, VoteStore
+from certmask.votes import Votes, VoteStore, as_votes, head_of
 
 T = TypeVar("T")
 Pass = tuple[int, int]
@@ -83,7 +83,14 @@ def played(
             tables[game][names[number]] = pick = choosers[game](names[number])
             picks.append(pick)
         if picks:
-            store.add(new, palette[picks])
+            store.add(new, *(vote[picks] for vote in votes_of(palette)))
+
+
+@lru_cache(maxsize=16)
+def votes_of(palette: Tensor) -> tuple[Tensor, Tensor]:
+    """The outputs in whole units, and their heads, as an engine hands both over."""
+    votes = as_votes(palette)
+    return votes, head_of(votes)
 
 
 def play(cover: Cover, ask: Ask[T], palette: Tensor, choose: Callable[[Pass], int]) -> tuple[T, Table]:

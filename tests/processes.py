@@ -38,14 +38,19 @@ def started(work: Callable[..., None], *arguments: Any) -> BaseProcess:
 
 
 def certify(arguments: list[str], said: Path, room: int | None = None) -> None:
-    """``certmask certify``, for ``started``; what it prints goes to a file, and no file may be larger than ``room``."""
+    """``certmask certify``, for ``started``."""
+    perform(["certify", *arguments], said, room)
+
+
+def perform(arguments: list[str], said: Path, room: int | None = None) -> None:
+    """A command, for ``started``; what it prints goes to a file, and no file may be larger than ``room``."""
     torch.set_num_threads(1)
     with said.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     if room is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-    sys.argv = ["certmask", "certify", *arguments]
+    sys.argv = ["certmask", *arguments]
     main()
 
 

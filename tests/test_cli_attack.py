@@ -255,7 +255,6 @@ def test_an_interrupted_gauntlet_goes_on_where_it_was(small_base: Path, tmp_path
 
 
 def test_openvino_judges_and_torch_gives_the_gradients(tmp_path: Path) -> None:
-    pytest.importorskip("openvino")
     certmask("certify", *SMALLER, "--backend", "openvino", "--out", "run.jsonl", cwd=tmp_path)
     certmask("attack", "run.jsonl", "demo-cifar10", *QUICK, "--out", "attack.jsonl", cwd=tmp_path)
     assert read_results(tmp_path / "attack.jsonl")[0]["model"]["backend"] == "openvino"

@@ -87,7 +87,7 @@ def broken(
     """Which tables some attack turns to another answer."""
     lost = np.zeros(len(tables), dtype=bool)
     for cells in places(rule, fields):
-        for numbers, pictures in attacked(tables, cells, palette, 200_000):
+        for numbers, pictures in attacked(tables, cells, palette, 20_000):
             answers = rule.answers(EvidenceMaps(torch.from_numpy(pictures) * (ONE // 2), fields))
             lost[numbers[answers != label]] = True
     return lost

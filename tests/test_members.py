@@ -159,7 +159,6 @@ def test_every_backend_computes_the_network(
     backend: Backend, precision: str, network: nn.Module, images: Tensor
 ) -> None:
     """The network's own probabilities up to rounding, the same ones in any company; or the precision is refused."""
-    pytest.importorskip(backend.package)
     if precision not in backend.precisions:
         with pytest.raises(ClassifierError, match=f"expected precision .* got '{precision}'"):
             Classifier(network, 24, batch=8, precision=precision, backend=backend.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import pytest
@@ -23,6 +24,12 @@ def test_it_agrees_with_torch(network: nn.Module, images: Tensor) -> None:
     openvino = Classifier(network, 24, precision="fp32", batch=8, backend="openvino")
     torch.testing.assert_close(openvino(images), torch_(images), atol=1e-4, rtol=1e-3)
     assert openvino.describe()["backend"] == "openvino"
+
+
+def test_nobody_is_told_of_a_conversion(network: nn.Module) -> None:
+    """OpenVINO would tell its makers, and start a copy of this process for every message."""
+    Classifier(network, 24, precision="fp32", batch=2, backend="openvino")
+    assert "openvino_telemetry" not in sys.modules
 
 
 @pytest.mark.parametrize("name", shipped_models())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import pickle
 import shutil
 import signal
-import subprocess
 import tarfile
 import time
 from pathlib import Path
@@ -16,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import PROGRAM, certmask
+from commands import certmask
 from PIL import Image
+from processes import perform, started
 
 from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError, ClassifierError, DataError
@@ -115,15 +114,14 @@ def test_cutout_raises_what_can_be_certified(discs: Path, tmp_path: Path, monkey
 
 def test_killed_and_resumed_it_ends_with_the_same_weights(discs: Path, learned: Path, tmp_path: Path) -> None:
     again = command(discs, tmp_path / "cut", *RATE, "--images", "12", epochs=4)
-    program = [*PROGRAM, *again]
     for _ in range(2):
         before = _stamp(tmp_path / "cut" / "last.pt")
-        run = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
-        while run.poll() is None and _stamp(tmp_path / "cut" / "last.pt") == before:
+        run = started(perform, again, tmp_path / "said")
+        while run.is_alive() and _stamp(tmp_path / "cut" / "last.pt") == before:
             time.sleep(0.02)
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+        run.kill()
+        run.join()
+        assert run.exitcode == -signal.SIGKILL, (tmp_path / "said").read_text()
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     certmask(*again)
     whole, cut = (read_state_dict(folder / "model.safetensors") for folder in (learned, tmp_path / "cut"))

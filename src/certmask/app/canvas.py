@@ -32,7 +32,7 @@ def claims_picture(photo: Image.Image, shown: Map) -> str:
     axes.set_axis_off()
     FigureCanvasAgg(figure)
     out = io.BytesIO()
-    figure.savefig(out, dpi=DOTS, format="png")
+    figure.savefig(out, dpi=DOTS, format="png", pil_kwargs={"compress_level": 0})
     return _png(Image.open(out))
 
 
@@ -99,5 +99,5 @@ def small_pictures(photos: Sequence[Image.Image], side: int = 112) -> list[str]:
 
 def _png(picture: Image.Image) -> str:
     out = io.BytesIO()
-    picture.convert("RGB").save(out, format="PNG", optimize=True)
+    picture.convert("RGB").save(out, format="PNG", compress_level=4)
     return data_uri(out.getvalue(), "image/png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 import warnings
 from importlib import import_module
 from threading import Lock
@@ -17,6 +18,7 @@ from certmask.backends.outputs import CHECKED_BATCHES, LogitsAlone, check_same, 
 from certmask.errors import ClassifierError
 from certmask.threat import Size
 
+TELEMETRY = "openvino_telemetry"
 HINTS = {"fp32": "f32", "bf16": "bf16"}
 
 
@@ -83,10 +85,19 @@ def arranged(images: Tensor, _precision: str) -> Tensor:
 
 
 def _openvino() -> Any:
+    """OpenVINO without its telemetry: a dozen messages for every conversion, each sent by a copy of this process.
+
+    Where somebody has imported it before, or its telemetry, that is as they have it.
+    """
+    first = "openvino" not in sys.modules
+    hidden = first and sys.modules.setdefault(TELEMETRY, None) is None  # type: ignore[arg-type]
     try:
         return import_module("openvino")
     except ImportError:
         raise ClassifierError("expected the package openvino, got none: pip install 'certmask[openvino]'") from None
+    finally:
+        if hidden:
+            sys.modules.pop(TELEMETRY, None)
 
 
 def _graph(model: nn.Module, size: Size) -> Any:

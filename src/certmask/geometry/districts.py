@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -56,11 +57,7 @@ def find_districts(image: Size, patches: Patch | Sequence[Patch], masks: Sequenc
                 corner.append(at)
                 area.append(0)
             area[district] += locations
-    members = [_members(key, len(masks)) for key in index]
-    sizes = np.array([len(jury) for jury in members], dtype=np.int64)
-    juries = np.full((len(members), max(int(sizes.max()), 1)), -1, dtype=np.int64)
-    for district, own in enumerate(members):
-        juries[district, : len(own)] = own
+    juries, sizes = _members(list(index))
     return Districts(juries, sizes, np.array(corner, dtype=np.int64), np.array(area, dtype=np.int64))
 
 
@@ -69,25 +66,36 @@ def _cells_of(image: Size, patch: Patch, masks: Sequence[Mask]) -> Iterator[tupl
     n_y, n_x = patch.positions(image)
     cuts_y, bits_y = _axis_cells([position_spans(m.rows(image), patch.height) for m in masks], n_y)
     cuts_x, bits_x = _axis_cells([position_spans(m.columns(image), patch.width) for m in masks], n_x)
-    for y, row in enumerate(bits_y):
-        for x, jury in enumerate(row & bits_x):
-            locations = (cuts_y[y + 1] - cuts_y[y]) * (cuts_x[x + 1] - cuts_x[x])
-            yield jury.tobytes(), (int(cuts_y[y]), int(cuts_x[x])), int(locations)
+    packed = f"V{bits_x.shape[1]}"
+    for (top, bottom), row in zip(pairwise(cuts_y), bits_y, strict=True):
+        juries = np.bitwise_and(row, bits_x, order="C").view(packed)[:, 0].tolist()
+        for jury, (left, right) in zip(juries, pairwise(cuts_x), strict=True):
+            yield jury, (top, left), (bottom - top) * (right - left)
 
 
-def _axis_cells(runs: Sequence[tuple[Span, ...]], positions: int) -> tuple[IntArray, BitArray]:
-    """Cut one axis at every run's ends; return the cuts and, per cell, the packed set of masks that cover it."""
+def _axis_cells(runs: Sequence[tuple[Span, ...]], positions: int) -> tuple[list[int], BitArray]:
+    """Cut one axis at every run's ends; return the cuts and, per cell, the packed set of masks that cover it.
+
+    Behind the masks stands one that covers nothing, so that a set is never without a byte.
+    """
     distinct = {run: number for number, run in enumerate(dict.fromkeys(runs))}
-    ends = {0, positions} | {end for run in distinct for pair in run for end in pair}
-    cuts = np.array(sorted(ends), dtype=np.int64)
-    covered = np.zeros((len(cuts) - 1, len(distinct)), dtype=bool)
+    cuts = sorted({0, positions} | {end for run in distinct for pair in run for end in pair})
+    cell = {cut: number for number, cut in enumerate(cuts)}
+    covered = np.zeros((len(cuts) - 1, len(distinct) + 1), dtype=bool)
     for run, number in distinct.items():
         for low, high in run:
-            covered[np.searchsorted(cuts, low) : np.searchsorted(cuts, high), number] = True
-    which = np.array([distinct[run] for run in runs], dtype=np.int64)
+            covered[cell[low] : cell[high], number] = True
+    which = np.array([*(distinct[run] for run in runs), len(distinct)], dtype=np.int64)
     return cuts, np.packbits(covered[:, which], axis=1)
 
 
-def _members(packed: bytes, masks: int) -> IntArray:
-    bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=masks)
-    return np.flatnonzero(bits).astype(np.int64)
+def _members(packed: Sequence[bytes]) -> tuple[IntArray, IntArray]:
+    """The masks of every jury, in rows padded with -1, and how many they are. Of many masks few are in one jury."""
+    octets = np.frombuffer(b"".join(packed), dtype=np.uint8)
+    filled = np.flatnonzero(octets != 0)
+    which, bit = np.nonzero(np.unpackbits(octets[filled, None], axis=1))
+    jury, octet = np.divmod(filled[which], len(octets) // len(packed))
+    sizes = np.bincount(jury, minlength=len(packed))
+    juries = np.full((len(packed), max(int(sizes.max()), 1)), -1, dtype=np.int64)
+    juries[jury, np.arange(len(jury)) - (np.cumsum(sizes) - sizes)[jury]] = 8 * octet + bit
+    return juries, sizes

@@ -34,13 +34,17 @@ Row = dict[str, Any]
 
 def provenance(others: Iterable[str] = ()) -> dict[str, str]:
     """Versions of everything that the numbers depend on, ``others`` where a model needs them."""
-    versions = {"python": platform.python_version()}
-    for package in ("certmask", "torch", "timm", "numpy", "pillow", "openvino", *others):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "absent"
-    return {**versions, "certmask source": source_digest()}
+    packages = ("certmask", "torch", "timm", "numpy", "pillow", "openvino", *others)
+    versions = {package: _version(package) for package in packages}
+    return {"python": platform.python_version(), **versions, "certmask source": source_digest()}
+
+
+@lru_cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
 
 
 @lru_cache(maxsize=1)
