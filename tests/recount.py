@@ -205,6 +205,7 @@ def zoom_figures() -> dict[str, str]:
         "overview imagenette": share(certified(row, "zoom") for row in small),
         "overview imagenette answer": passes(answer(small, "zoom")),
         "overview deit": share(certified(row, "zoom") for row in deit),
+        "overview deit cleanser": share(certified(row, CLEANSER) for row in deit),
         "overview deit answer": passes(answer(deit, "zoom")),
     }
 
@@ -288,6 +289,7 @@ def card_figures() -> dict[str, str]:
     enlarged = lines(ROOT / "results/recipes/imagenette-kept-reported-greedy-384.jsonl.gz")[1:]
     return {
         "overview enlarged": share(certified(row, "patchcleanser") for row in enlarged),
+        "overview enlarged zoom": share(certified(row, "zoom") for row in enlarged),
         "overview untrained": told("cifar10-resnet26w2-none", two),
         "overview trained": told("cifar10-resnet26w2-greedy", two),
         "overview wide": told("cifar10-resnet26w3-pairs", zoomed),
