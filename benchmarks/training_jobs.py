@@ -139,10 +139,10 @@ CHOOSING = {
                                       after="choose-cifar-random-first")
        for name, recipe in FROM_RANDOM.items()},
 }  # fmt: skip
-ENLARGED = {f"choose-kept-{name}-{side}": Job("imagenette", f"deit_tiny_enlarged_{side}", KEPT[f"kept-{name}"],
-                                              DEIT_TINY, choosing=True, images=800, compiled=True)
-            for name in ("worst", "greedy") for side in (320, 384)}  # fmt: skip
-"""Two of them once more, on the picture enlarged: two or three times as many tokens."""
+ON_MORE_TOKENS = {f"choose-kept-{name}-384": Job("imagenette", "deit_tiny_enlarged_384", KEPT[f"kept-{name}"],
+                                                 DEIT_TINY, choosing=True, images=800, compiled=True)
+                  for name in ("worst", "greedy")}  # fmt: skip
+"""Two of them once more, on the picture enlarged: three times as many tokens."""
 MIXED = ("choose-kept-greedy", "choose-kept-long")
 CHOOSING["choose-kept-taught"] = replace(CHOOSING["choose-kept-taught"], teachers=MIXED)
 
@@ -208,4 +208,4 @@ ROWS = {
 }  # fmt: skip
 """Networks of the paper; the first by its recipe to the letter, from scratch."""
 
-JOBS = {**FIRST_NETWORKS, **CHOOSING, **ENLARGED, **NETWORKS, **ROWS}
+JOBS = {**FIRST_NETWORKS, **CHOOSING, **ON_MORE_TOKENS, **NETWORKS, **ROWS}

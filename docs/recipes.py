@@ -14,7 +14,6 @@ from certmask.results.statistics import Share, mcnemar
 from certmask.training import Recipe
 from certmask.zoo import Card
 from certmask.zoo.card import read_card
-from certmask.zoo.enlarged import BY_SIDE
 
 CHOOSE, FIRST = "choose-", ("greedy", "pairs")
 """How names of steps begin, and the step that all others stand beside, the first of these that there is."""
@@ -28,7 +27,7 @@ THERE = {"jury-detection": "6×6 agreement", "patchcleanser": "PatchCleanser 6×
 BEFORE_TEACHER, AFTER_TEACHER = "recipes/cifar10-wide-fifth", "models/cifar10-resnet26w3-pairs"
 WITHOUT_TEACHER = "recipes/cifar10-wide-untaught"
 """The same epochs without a teacher, examined on a part of the photos."""
-ENLARGED = ("greedy-384", "worst-384")
+ON_MORE_TOKENS = ("greedy-384", "worst-384")
 SHIPPED_SETTING = "zoom 2-3-6-12, 0.95,0.5,0.2 / 0.9,0.2,0.1"
 """What a run of all settings calls zoom as it comes with certmask."""
 SEEDS = {"": "", "-again": " again"}
@@ -72,7 +71,7 @@ def learnt(card: Card, beside: Card, common: tuple[str, ...]) -> str:
     if card.data["start"].startswith("mean of "):
         return f"the mean of the weights of {len(card.data['start'].split(','))} of these networks"
     others = [f"{key} {card.recipe[key]:g}" for key in ("rate", "seed") if card.recipe[key] != beside.recipe[key]]
-    _, enlarged, side = card.architecture.partition(BY_SIDE)
+    _, enlarged, side = card.architecture.partition("_enlarged_")
     return "; ".join(
         [told(card.recipe, common), *others, *([f"on the picture enlarged to {side}"] if enlarged else [])]
     )
@@ -104,8 +103,17 @@ def chance(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
     return changed(before, after).split(" | ")[-1]
 
 
-def certified(run: Run, defence: str) -> dict[str, bool]:
-    return {row["image"]: row["defences"][defence]["certified"] for row in run.rows}
+def certified(run: Run, defence: str, margin: float = 0.0) -> dict[str, bool]:
+    """The photos that a run certifies; with a larger margin than its own, those whose votes exceed that one, too."""
+    more = max(margin - run.defences[defence]["rule"]["margin"], 0.0)
+    rows = {row["image"]: row["defences"][defence] for row in run.rows}
+    return {image: own["certified"] and (not more or own["weakest"]["lead"] > more) for image, own in rows.items()}
+
+
+def alike(one: Run, other: Run, defence: str = "patchcleanser") -> list[dict[str, bool]]:
+    """What two networks certify if both are held to the larger of their measured margins."""
+    margin = max(run.defences[defence]["rule"]["margin"] for run in (one, other))
+    return [certified(run, defence, margin) for run in (one, other)]
 
 
 def steps_table(folder: Path) -> str:
@@ -115,9 +123,9 @@ def steps_table(folder: Path) -> str:
     runs = {name: read_run(folder.parent / f"{name}.jsonl.gz") for name in cards}
     first = next(prefix + name for name in FIRST if prefix + name in cards)
     common = ("average",) if len({card.recipe["average"] for card in cards.values()}) == 1 else ()
-    before, rows = certified(runs[first], "patchcleanser"), []
+    rows = []
     for name in sorted(cards, key=lambda name: (name != first, passes(cards[name]) > 150, name)):
-        beside = "– | – | –" if name == first else changed(before, certified(runs[name], "patchcleanser"))
+        beside = "– | – | –" if name == first else changed(*alike(runs[first], runs[name]))
         same = {key: key for key in DEFENCES}
         rows.append(
             f"[{learnt(cards[name], cards[first], common)}](../results/recipes/{name}.json) | "
@@ -209,13 +217,15 @@ def _taught(results: Path) -> dict[str, str]:
 
 
 def _untaught(results: Path) -> dict[str, str]:
-    """The same epochs with and without a teacher, by two masks, on the photos that both were examined on."""
-    without, taught = (
-        certified(read_run(results / f"{name}.jsonl.gz"), "patchcleanser") for name in (WITHOUT_TEACHER, AFTER_TEACHER)
+    """Before, and after the same epochs without and with a teacher, by two masks, on the photos that all have seen."""
+    before, without, taught = (
+        certified(read_run(results / f"{name}.jsonl.gz"), "patchcleanser")
+        for name in (BEFORE_TEACHER, WITHOUT_TEACHER, AFTER_TEACHER)
     )
-    both = {image: taught[image] for image in without}
-    shares_of = {"untaught photos": f"{len(without):,}", "untaught": share(without), "untaught beside": share(both)}
-    return {**shares_of, **_apart("untaught", without, both)}
+    before, taught = ({image: own[image] for image in without} for own in (before, taught))
+    shares_of = {"untaught before": share(before), "untaught": share(without), "untaught beside": share(taught)}
+    chances = {"untaught alone chance": chance(before, without), "untaught chance": chance(without, taught)}
+    return {"untaught photos": f"{len(without):,}", **shares_of, **chances}
 
 
 def _apart(name: str, before: Mapping[str, bool], after: Mapping[str, bool]) -> dict[str, str]:
@@ -225,27 +235,38 @@ def _apart(name: str, before: Mapping[str, bool], after: Mapping[str, bool]) -> 
 
 
 def _enlarged(results: Path) -> dict[str, str]:
-    """Networks on the enlarged picture by two masks and by zoom, beside the one that comes with certmask."""
+    """Networks on the enlarged picture: by two masks beside the same recipe on the plain one, and beside masks on
+    tokens of the network that comes with certmask; by zoom beside that network."""
     shipped = read_run(results / SHIPPED)
-    found: dict[str, str] = {}
-    for name in ENLARGED:
-        run = read_run(results / "recipes" / f"imagenette-kept-reported-{name}.jsonl.gz")
-        for word in ("patchcleanser", "zoom"):
-            before, after = certified(shipped, THERE[word]), certified(run, word)
-            found |= {f"{name} {word}": share(after), f"{name} {word} chance": chance(before, after)}
+    plain, *networks = (
+        read_run(results / "recipes" / f"imagenette-kept-reported-{name}.jsonl.gz")
+        for name in ("greedy", *ON_MORE_TOKENS)
+    )
+    on_grid = certified(shipped, "PatchCleanser 6×6 on a token grid")
+    found = {"plain two": share(certified(plain, "patchcleanser")), "plain grid": share(on_grid)}
+    for name, run in zip(ON_MORE_TOKENS, networks, strict=True):
+        two, zoom = (certified(run, word) for word in ("patchcleanser", "zoom"))
+        found |= {f"{name} two": share(two), f"{name} zoom": share(zoom)}
+        found[f"{name} two chance"] = chance(certified(plain, "patchcleanser"), two)
+        found[f"{name} grid chance"] = chance(on_grid, two)
+        found[f"{name} zoom chance"] = chance(certified(shipped, THERE["zoom"]), zoom)
     return found
 
 
 def _worst_pairs(results: Path) -> dict[str, str]:
-    """CIFAR-10, as many passes each: the worst of four pairs beside greedy Cutout, for two seeds."""
+    """CIFAR-10, as many passes each: the worst of four pairs beside greedy Cutout, for two seeds.
+
+    By zoom, whose looks depend on the margin, each at its own.
+    """
     found: dict[str, str] = {}
     for end, seed in SEEDS.items():
         greedy, worst = (
             read_run(results / "recipes" / f"cifar10-on-{CHOOSE}{name}{end}.jsonl.gz") for name in ("greedy", "worst")
         )
-        proved = [certified(run, "patchcleanser") for run in (greedy, worst)]
+        proved = alike(greedy, worst)
         found |= {f"greedy{seed}": share(proved[0]), f"worst{seed}": share(proved[1])}
         found[f"worst{seed} chance"] = chance(*proved)
+        found[f"worst{seed} zoom chance"] = chance(certified(greedy, "zoom"), certified(worst, "zoom"))
         found |= {f"greedy{seed} clean": share(right(greedy)), f"worst{seed} clean": share(right(worst))}
     return found
 

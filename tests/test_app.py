@@ -53,7 +53,10 @@ SHUT = (
     *(f"{API}{name}" for name in ("file=/etc/passwd", "file/etc/passwd", "proxy=http://127.0.0.1:1/", "deep_link")),
     *(f"{API}{name}/predict" for name in ("run", "api", "call", "call/v2", "stream")),
     *(f"{API}{name}" for name in ("vibe-edit", "vibe-code", "undo-vibe-edit", "vibe-starter-queries", "dev/reload")),
-    *(f"{API}{name}" for name in ("component_server", "process_recording", "runs", "run-history/connect", "token")),
+    *(
+        f"{API}{name}"
+        for name in ("cancel", "reset", "component_server", "process_recording", "runs", "run-history/connect", "token")
+    ),
     *(f"{API}{name}" for name in ("custom_component/1/client/component/style.css", "openapi.json", "profiling/traces")),
     *("/login", "/logout", "/monitoring", "/monitoring/summary", "/svelte/x.js", "/pwa_icon", "/docs", "/openapi.json"),
 )

@@ -38,12 +38,13 @@ HEADERS = {
 }
 UPLOAD = "/gradio_api/upload"
 JOIN, STREAM = "/gradio_api/queue/join", "/gradio_api/queue/data"
-POSTS = (UPLOAD, JOIN, "/gradio_api/cancel", "/gradio_api/reset")
+POSTS = (UPLOAD, JOIN)
 GETS = ("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/gradio_api/info",
         "/gradio_api/app_id", "/gradio_api/startup-events", STREAM,
         "/gradio_api/upload_progress")  # fmt: skip
 BELOW = ("/assets/", "/static/", "/gradio_api/heartbeat/")
-"""All that the page asks for; Gradio has more doors, which give out files, fetch addresses or write some: shut."""
+"""All that the page asks for; Gradio has more doors, which give out files, fetch addresses or write some: shut. So is
+the one that cancels a question: its place would be free while it is still computed."""
 CROSS = (b"cross-site", b"same-site")
 """What a browser says of a request that a page of somebody else's makes."""
 KEPT = 8

@@ -16,7 +16,6 @@ from certmask.app.studio import Bench, Meter, Studio, Tell, bench_of
 from certmask.app.study import looked_at
 from certmask.certificate import NO_CLASS
 from certmask.data import Sample, load_dataset
-from certmask.data.labels import IMAGENET_CLASSES
 from certmask.defences import MaskedDefence, defence_from
 from certmask.errors import CertmaskError, DataError, ResultsError, UsageError
 from certmask.function import check_function
@@ -27,7 +26,7 @@ from certmask.report.report import attacked_chapter, certified_chapter
 from certmask.report.tables import html_table
 from certmask.results.file import Row
 from certmask.results.run import Run, read_run
-from certmask.zoo import card_of, imagenet_names, name_aliases, readable_names, shipped_models
+from certmask.zoo import card_of, is_known, name_aliases, readable_names
 
 MOST_SEEN, MOST_FILES, MOST_BYTES, MOST_ROWS = 50_000, 500, 64 * 2**20, 100
 """Files that are looked through, results files that are listed, the largest that is opened, rows shown at once."""
@@ -98,8 +97,9 @@ def _read(path: Path, _changed: int) -> Run:
 
 def _is_larger(path: Path, most: int) -> bool:
     """Whether a results file has more bytes than this once it is unpacked; of a broken one its reader will tell."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with suppress(EOFError, zlib.error, gzip.BadGzipFile), opened(path, "rb") as file:
+    if path.suffix != ".gz":
+        return path.stat().st_size > most
+    with suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.open(path, "rb") as file:
         left = most
         while left >= 0:
             piece = file.read(PIECE)
@@ -116,15 +116,13 @@ def _samples(source: str, names: tuple[str, ...]) -> Mapping[str, Sample]:
 
 
 def class_names(studio: Studio, run: Run) -> Sequence[str]:
-    """What a run's classes are called, where its model is the page's or certmask's own, or they are ImageNet's.
+    """What a run's classes are called, where its model is one of the page's or has a name that certmask knows.
 
     Of others only numbers are known.
     """
     model, count = run.model["name"], run.model.get("classes")
-    known = studio.card(model) if model in studio.models else card_of(model) if model in shipped_models() else None
-    if known is not None and len(known.classes) == count:
-        return readable_names(known.classes)
-    return imagenet_names() if count == IMAGENET_CLASSES else ()
+    known = studio.card(model) if model in studio.models else card_of(model) if is_known(model) else None
+    return readable_names(known.classes) if known is not None and len(known.classes) == count else ()
 
 
 def summary(run: Run) -> Markup:

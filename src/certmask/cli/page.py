@@ -15,7 +15,7 @@ from certmask.cli.options import BackendOption, DeviceOption, HostOption, PortOp
 
 OFFERED = ("resnet26-cifar10", "deit_tiny-imagenette", "efficientnet-lite0")
 """The models that the page offers where nobody says otherwise: those that come with certmask and its demo."""
-SHARING = {"OMP_WAIT_POLICY": "PASSIVE"}
+SHARING = ("OMP_WAIT_POLICY", "PASSIVE")
 """Threads that wait sleep: on a machine with other work, those that spin take the time of those they wait for."""
 
 
@@ -52,7 +52,7 @@ def page(
     Listens to this machine alone unless --host says otherwise, asks no other machine for anything, and reads no files
     but the results files below --runs and the photos that are named here.
     """
-    os.environ.update({**SHARING, **os.environ})  # before torch, which looks when it is imported
+    os.environ.setdefault(*SHARING)  # before torch, which looks when it is imported
 
     from certmask.app import check_installed
     from certmask.cli.choices import check_engine_room, pick_backend, pick_device

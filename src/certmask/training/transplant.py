@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from certmask.classifier import Colour
+from certmask.errors import CertmaskError
 from certmask.zoo.checkpoint import StateDict
-from certmask.zoo.enlarged import BY_SIDE
 from certmask.zoo.timm_import import import_timm
 
 TOLD, INNER = "told_", "network."
-"""How names of networks that are told what is hidden begin, and those of their tensors."""
+"""How names of networks that are told what is hidden begin, and those of tensors of a network within another."""
+ENLARGED, PLACES = "_enlarged_", "pos_embed"
+"""What is in names of networks that see the picture enlarged; where a transformer keeps the places of its tokens."""
 
 
 def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict, str]:
@@ -23,8 +25,8 @@ def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict
     Of a network that is told, from the same one that is not; of one that sees the picture enlarged, from one that sees
     it as it is; of a BagNet or a ResNetV2-50, from a ResNet-50; others as they are.
     """
-    if BY_SIDE in name and not any(key.startswith(INNER) for key in state):
-        return replaced(own, state), ", its places spread over more tokens"
+    if ENLARGED in name and not any(key.startswith(INNER) for key in state):
+        return on_more_tokens(name, own, state), ", its places spread over more tokens"
     if name.startswith(TOLD) and not any(key.startswith(INNER) for key in state):
         config = import_timm().get_pretrained_cfg(name.removeprefix(TOLD))
         state = {INNER + key: tensor for key, tensor in state.items()}
@@ -41,13 +43,16 @@ def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict
     return state, ""
 
 
-def replaced(own: StateDict, state: StateDict) -> StateDict:
+def on_more_tokens(name: str, own: StateDict, state: StateDict) -> StateDict:
     """Tensors of a transformer by the names of one on a finer grid of tokens, whose places lie between."""
-    places = "pos_embed"
-    resample = import_module("timm.layers").resample_abs_pos_embed
-    side = isqrt(own[INNER + places].shape[1])
-    spread = resample(state[places].float(), [side, side], num_prefix_tokens=1)
-    return {INNER + key: spread if key == places else tensor for key, tensor in state.items()}
+    given = state.get(PLACES)
+    if given is None or given.ndim != 3 or isqrt(given.shape[1] - 1) ** 2 != given.shape[1] - 1:
+        raise CertmaskError(
+            f"expected weights of a transformer with a class token and a square of others for {name}, got others"
+        )
+    side = isqrt(own[INNER + PLACES].shape[1] - 1)
+    spread = import_module("timm.layers").resample_abs_pos_embed(given.float(), [side, side], num_prefix_tokens=1)
+    return {INNER + key: spread if key == PLACES else tensor for key, tensor in state.items()}
 
 
 def preactivated(own: StateDict, state: StateDict) -> StateDict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from certmask.zoo.bagnet import bagnet9, bagnet17, bagnet17_half, bagnet33
-from certmask.zoo.enlarged import deit_tiny_enlarged_320, deit_tiny_enlarged_384
+from certmask.zoo.enlarged import deit_tiny_enlarged_384
 from certmask.zoo.smoothed_vit import smoothed_deit_small_patch16_224, smoothed_deit_tiny_patch16_224
 from certmask.zoo.told import told_resnet18_cifar, told_resnet26w2_cifar, told_resnet50_v1
 from certmask.zoo.variants import resnet26w2_cifar, resnet26w3_cifar, resnet50_v1
@@ -15,7 +15,7 @@ OWN = (
     *(told_resnet18_cifar, told_resnet26w2_cifar, told_resnet50_v1),
     *(bagnet9, bagnet17, bagnet17_half, bagnet33),
     *(smoothed_deit_tiny_patch16_224, smoothed_deit_small_patch16_224),
-    *(deit_tiny_enlarged_320, deit_tiny_enlarged_384),
+    deit_tiny_enlarged_384,
 )
 
 
