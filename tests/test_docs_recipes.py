@@ -75,7 +75,8 @@ def test_every_step(data: str, first: str) -> None:
         own = [percent([*certified(found, name).values()]) for name in ("jury-detection", "patchcleanser", "zoom")]
         assert line[3:7] == [clean(found), *own]
         if not link[1].endswith(f"choose-{first}"):
-            check_change(*alike([before, RECIPES / f"{link[1]}.jsonl.gz"]), line[7:])
+            first_one, this_one = alike([before, RECIPES / f"{link[1]}.jsonl.gz"])
+            check_change(first_one, this_one, line[7:])
 
 
 def networks(card: dict[str, Any]) -> list[dict[str, Any]]:
