@@ -120,8 +120,7 @@ def _line(network: str, own: Figures) -> str:
 def draw_overview(results: Path, images: Path) -> None:
     entries = [entry for entry in entries_in(results / "figure-patch-size") if entry.trial.model == DEIT]
     (images / SIZE_PLOT).write_bytes(svg_plot(_size_figure, entries))
-    chosen_for = [trial for model, trial in trials(results / "zoom").items() if model in NETWORKS]
-    (images / PRICE_PLOT).write_bytes(svg_plot(_price_figure, chosen_for))
+    (images / PRICE_PLOT).write_bytes(svg_plot(_price_figure, [*trials(results / "zoom").values()]))
 
 
 PANELS = {
@@ -174,10 +173,10 @@ MARKS: dict[str, dict[str, Any]] = {
 
 def _price_figure(found: list[FinishedTrial]) -> Figure:
     """Certified recovery against passes, of a completed proof above and of an answer below; a column a network."""
-    figure = Figure(figsize=(10.4, 5.6), layout="constrained")
+    figure = Figure(figsize=(12, 5.6), layout="constrained")
     panels = figure.subplots(2, len(found), sharey="col")
     for (above, below), trial in zip(panels.T, found, strict=True):
-        for axes, price, label in ((above, "proved_passes", "completed proof"), (below, "answer_passes", "answer")):
+        for axes, price, label in ((above, "proved_passes", "proof"), (below, "answer_passes", "answer")):
             for own in figures(trial.run):
                 if name := _mark_of(own, trial):
                     axes.plot(getattr(own, price), 100 * certified(own), ls="", label=name, **MARKS[name])
