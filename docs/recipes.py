@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiment_tables import lined
 
@@ -12,6 +12,7 @@ from certmask.results.columns import figures
 from certmask.results.run import Run, read_run
 from certmask.results.statistics import Share, mcnemar
 from certmask.training import Recipe
+from certmask.training.transplant import ENLARGED
 from certmask.zoo import Card
 from certmask.zoo.card import read_card
 
@@ -71,17 +72,16 @@ def learnt(card: Card, beside: Card, common: tuple[str, ...]) -> str:
     if card.data["start"].startswith("mean of "):
         return f"the mean of the weights of {len(card.data['start'].split(','))} of these networks"
     others = [f"{key} {card.recipe[key]:g}" for key in ("rate", "seed") if card.recipe[key] != beside.recipe[key]]
-    _, enlarged, side = card.architecture.partition("_enlarged_")
-    return "; ".join(
-        [told(card.recipe, common), *others, *([f"on the picture enlarged to {side}"] if enlarged else [])]
-    )
+    _, _, side = card.architecture.partition(ENLARGED)
+    where = [f"on the picture enlarged to {side}"] if side else []
+    return "; ".join([told(card.recipe, common), *others, *where])
 
 
 def passes(card: Card) -> int:
     """For every photo, in all epochs: forward passes, those of teachers too; a backward one counts as two."""
     made, photos = card.metrics, card.data["train"]["images"]
-    share: float = (made["training_passes"] + made.get("teacher_passes", 0)) / photos
-    return round(share)
+    each: float = (made["training_passes"] + made.get("teacher_passes", 0)) / photos
+    return round(each)
 
 
 def shares(run: Run, names: Mapping[str, str]) -> str:
@@ -91,16 +91,28 @@ def shares(run: Run, names: Mapping[str, str]) -> str:
     return " | ".join([lines["undefended"].clean.percent, *certified])
 
 
-def changed(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
-    """Certificates gained and lost on the same photos, and whether that may be chance."""
+class Change(NamedTuple):
+    """Photos gained and lost, and how likely so uneven a split is by chance."""
+
+    gained: str
+    lost: str
+    chance: str
+
+
+def change(before: Mapping[str, bool], after: Mapping[str, bool]) -> Change:
+    """Of what holds of a photo before and after, such as its certificate; on the same photos."""
     assert before.keys() == after.keys()
     gained, lost = sum(after[i] > before[i] for i in after), sum(after[i] < before[i] for i in after)
-    return f"{gained} | {lost} | {mcnemar(gained, lost):.2g}"
+    return Change(str(gained), str(lost), f"{mcnemar(gained, lost):.2g}")
+
+
+def changed(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
+    """The same as cells of a table."""
+    return " | ".join(change(before, after))
 
 
 def chance(before: Mapping[str, bool], after: Mapping[str, bool]) -> str:
-    """How likely a change as large as this one is by chance."""
-    return changed(before, after).split(" | ")[-1]
+    return change(before, after).chance
 
 
 def certified(run: Run, defence: str, margin: float = 0.0) -> dict[str, bool]:
@@ -208,30 +220,18 @@ def _taught(results: Path) -> dict[str, str]:
     """The wider ResNet before and after it had a teacher, by two masks and by zoom, on the same photos."""
     runs = [read_run(results / name) for name in (f"{BEFORE_TEACHER}.jsonl.gz", f"{AFTER_TEACHER}.jsonl.gz")]
     two, zoom = ([certified(run, defence) for run in runs] for defence in ("patchcleanser", "zoom"))
-    words = [f"taught {name}" for name in ("two before", "two", "zoom before", "zoom")]
-    return {
-        **dict(zip(words, map(share, (*two, *zoom)), strict=True)),
-        **_apart("taught two", *two),
-        **_untaught(results),
-    }
+    words = ("taught two before", "taught two", "taught zoom before", "taught zoom")
+    apart = {f"taught two {word}": text for word, text in change(*two)._asdict().items()}
+    return {**dict(zip(words, map(share, (*two, *zoom)), strict=True)), **apart, **_untaught(results, *two)}
 
 
-def _untaught(results: Path) -> dict[str, str]:
-    """Before, and after the same epochs without and with a teacher, by two masks, on the photos that all have seen."""
-    before, without, taught = (
-        certified(read_run(results / f"{name}.jsonl.gz"), "patchcleanser")
-        for name in (BEFORE_TEACHER, WITHOUT_TEACHER, AFTER_TEACHER)
-    )
+def _untaught(results: Path, before: Mapping[str, bool], taught: Mapping[str, bool]) -> dict[str, str]:
+    """The same epochs without a teacher, beside what two masks certify before and with one, on the photos of all."""
+    without = certified(read_run(results / f"{WITHOUT_TEACHER}.jsonl.gz"), "patchcleanser")
     before, taught = ({image: own[image] for image in without} for own in (before, taught))
     shares_of = {"untaught before": share(before), "untaught": share(without), "untaught beside": share(taught)}
     chances = {"untaught alone chance": chance(before, without), "untaught chance": chance(without, taught)}
     return {"untaught photos": f"{len(without):,}", **shares_of, **chances}
-
-
-def _apart(name: str, before: Mapping[str, bool], after: Mapping[str, bool]) -> dict[str, str]:
-    """Certificates gained and lost, and the chance of that, each under its name."""
-    words = (f"{name} {word}" for word in ("gained", "lost", "chance"))
-    return dict(zip(words, changed(before, after).split(" | "), strict=True))
 
 
 def _enlarged(results: Path) -> dict[str, str]:

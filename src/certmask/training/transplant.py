@@ -25,9 +25,10 @@ def transplanted(name: str, own: StateDict, state: StateDict) -> tuple[StateDict
     Of a network that is told, from the same one that is not; of one that sees the picture enlarged, from one that sees
     it as it is; of a BagNet or a ResNetV2-50, from a ResNet-50; others as they are.
     """
-    if ENLARGED in name and not any(key.startswith(INNER) for key in state):
+    bare = not any(key.startswith(INNER) for key in state)
+    if ENLARGED in name and bare:
         return on_more_tokens(name, own, state), ", its places spread over more tokens"
-    if name.startswith(TOLD) and not any(key.startswith(INNER) for key in state):
+    if name.startswith(TOLD) and bare:
         config = import_timm().get_pretrained_cfg(name.removeprefix(TOLD))
         state = {INNER + key: tensor for key, tensor in state.items()}
         first = next(key for key, tensor in own.items() if tensor.ndim == 4)
