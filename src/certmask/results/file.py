@@ -17,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+import certmask
 from certmask.errors import ResultsError
 
 FORMAT = 2
@@ -34,9 +35,10 @@ Row = dict[str, Any]
 
 def provenance(others: Iterable[str] = ()) -> dict[str, str]:
     """Versions of everything that the numbers depend on, ``others`` where a model needs them."""
-    packages = ("certmask", "torch", "timm", "numpy", "pillow", "openvino", *others)
+    packages = ("torch", "timm", "numpy", "pillow", "openvino", *others)
     versions = {package: _version(package) for package in packages}
-    return {"python": platform.python_version(), **versions, "certmask source": source_digest()}
+    own = {"certmask": certmask.__version__, "certmask source": source_digest()}
+    return {"python": platform.python_version(), **own, **versions}
 
 
 @lru_cache

@@ -78,7 +78,8 @@ def _from_architecture(
 def _with_new_head(name: str, weights: Path, classes: Sequence[str], size: Size) -> tuple[nn.Module, str]:
     """Local weights of a model with another number of classes, and what was changed.
 
-    The last layer is a new one, or keeps what it knows where the classes are some of ImageNet's.
+    The last layer is that of the weights where it has as many classes; else a new one, which keeps what ImageNet's
+    knows where the classes are some of ImageNet's.
     """
     model = build_model(name, len(classes), size)
     own = model.state_dict()
@@ -87,7 +88,7 @@ def _with_new_head(name: str, weights: Path, classes: Sequence[str], size: Size)
     if not all(key.removeprefix(INNER).startswith(("head", "fc", "classifier")) for key in head):
         raise CertmaskError(f"expected weights of {name} in {weights}, got other shapes at {sorted(head)[0]}")
     rows = _imagenet_rows(classes)
-    if rows and all(len(state[key]) == IMAGENET_CLASSES for key in head):
+    if head and rows and all(len(state[key]) == IMAGENET_CLASSES for key in head):
         kept, changed = {key: state[key][rows] for key in head}, f"{changed}, with what it knows of these classes"
     else:
         kept = {key: own[key] for key in head}
