@@ -66,9 +66,8 @@ def train(name: str, options: argparse.Namespace, lessons: Lessons, held_out: Le
     source = f"{options.cifar}:train" if job.data == "cifar" else f"{options.imagenette}/train"
     name_or_file = str(folder / job.after / "model.safetensors") if job.after else job.model
     weights = Path(options.weights) / f"{job.weights}.safetensors" if job.weights else None
-    weights = folder / job.body / "model.safetensors" if job.body else weights
     model, card = starting_point(name_or_file, class_folders(source), size_of(job), weights=weights, seed=recipe.seed)
-    start = card.data["start"] + (" (ImageNet-1k)" if job.weights else f" ({job.body})" if job.body else "")
+    start = card.data["start"] + (" (ImageNet-1k)" if weights else "")
     card = replace(card, sha256="", data={"start": start})
     side = job.patch or round(size_of(job)[0] / 7)
     exam = Exam(Patch(side, side), options.images or job.images, job.precision or options.precision)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
+import again
 import attempts
 import experiment_tables as tables
 import other_methods
@@ -75,7 +76,8 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "reach-every": reach.every_table,
     "sabotage": sabotage.sabotage_table,
     "scale": scale.engines_table,
-    "twice": runs.twice,
+    "twice": again.twice,
+    "again": again.again_table,
     "experiment": tables.measured_tables,
     "paired": tables.paired_tables,
     "gaps": tables.gaps_table,

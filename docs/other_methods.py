@@ -32,7 +32,8 @@ from certmask.zoo.networks import BANDS, CELLS, MASKS, network_of
 BESIDE = (CLEANSER.name, JURIES.name, SHIPPED)
 """What recovers on networks of masks: the same promise."""
 
-CARDS = {"deit_tiny-cifar10": "cifar10-deit_tiny-random", "resnetv2_50-imagenette": "imagenette-resnetv2_50-worst",
+CARDS = {"deit_tiny-cifar10": "cifar10-deit_tiny-random", "resmlp_24-imagenette": "imagenette-resmlp_24-taught",
+         "resnetv2_50-imagenette": "imagenette-resnetv2_50-pairs",
          "told_resnet26-cifar10": "cifar10-told_resnet26w2-bands"}  # fmt: skip
 """Networks in tables whose cards are called otherwise."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from again import again
 from experiment_tables import CHANCE, entries_in, gaps, trials_in
 from other_methods import others
 from overview import overview
@@ -29,6 +30,7 @@ SIX, ONCE = "published k=6", "published, exact minimum k=1"
 DETECTION, DETECTION_ONCE, REPORTS = "jury detection k=6", "jury detection, exact minimum k=1", "Minority Reports k=6"
 JURIES, CLEANSER, CHALLENGER = "jury recovery k=4, aligned", "PatchCleanser 6×6", "PatchCleanser challenger 6×6"
 COPIES, COPIED, OFFSET = "published, Replicated k=6", "published, Replicated k=1", "published, Offset k=6"
+JURIES_OFFSET, JURIES_COPIES = "jury detection, Offset k=6", "jury detection, Replicated k=6"
 CHOSEN, MOST_PASSES = "jury recovery k=4, mask 80, aligned", 1000
 
 
@@ -111,7 +113,9 @@ def tilings(folder: Path) -> dict[str, str]:
     found = seen(folder, COPIES, COPIED, OFFSET)
     rows = [row for one in found for row in one.run.rows]
     return {
+        "test ahead": ahead(found, COPIES, OFFSET)[""],
         **named("clean behind", ahead(found, OFFSET, COPIES, is_right)),
+        "juries": ahead(found, JURIES_OFFSET, JURIES_COPIES)[""],
         "same": number(is_certified(row, COPIES) == is_certified(row, COPIED) for row in rows),
     }
 
@@ -159,5 +163,6 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "others": (others, ""),
     "reach": (reach, ""),
     "recipes": (recipes, ""),
+    "again": (again, "again"),
 }
 """Which function reads which file or folder under ``results``."""

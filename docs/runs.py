@@ -109,10 +109,8 @@ def unmeasured_figures(folder: Path) -> list[Reported]:
 WHY_MISSING = {
     ("imagenet", "MLP"): "no ResMLP-S24 with ImageNet weights was at hand",
     ("imagenet", ""): "no network of this kind with ImageNet weights was at hand, nor the photos to train one",
-    ("imagenette", "MLP"): "ResMLP-S24 was trained from random weights and examined (models.md), not run on this table",
-    ("imagenette", "ResNet"): "ResNetV2-50 was run at 2 % alone",
+    ("imagenette", "MLP"): "ResMLP-S24 was run at 2 and 3 % alone",
     ("cifar10", "MLP"): "ResMLP-S24 was not trained on CIFAR-10: job row-cifar-resmlp",
-    ("cifar10", "ViT"): "DeiT-Tiny on CIFAR-10 was run on Tables 1 and 2 alone",
 }
 """By data set and the paper's family of networks; other methods have networks of their own, and no family."""
 
@@ -124,42 +122,6 @@ def missing(folder: Path) -> str:
     reasons = [WHY_MISSING.get((reported.data, reported.model), "not run") for reported in left]
     lines = [f"{head} why |", f"{rule} --- |", *(f"{row} {why} |" for row, why in zip(rows, reasons, strict=True))]
     return "\n".join([title, "", *lines])
-
-
-def twice(folder: Path) -> str:
-    """Every run in ``folder`` beside the gauntlet's and table1's of the same function with the same defences."""
-    firsts = [read_run(path) for path in sorted(folder.parent.glob("attacks/*-certified.jsonl.gz"))]
-    firsts += [trial.run for trial in trials_in(folder.parent / "reproduce/table1")]
-    again = [read_run(path) for path in sorted(folder.glob("*.jsonl.gz"))]
-    rows = [row for one in again for other in firsts if (row := _compared(one, other))]
-    if not rows:
-        raise ResultsError(f"expected runs in {folder} that were made before, got none")
-    headings = "model | compiled | photos | verdicts | other answer | other certificate"
-    return f"**The same defences on the same photos in two processes**\n\n{lined(headings, rows, words=2)}"
-
-
-def _compared(one: Run, other: Run) -> str:
-    """A row on the photos and defences that two runs share; nothing where their functions are described differently."""
-    if not (names := shared_defences(one, other)):
-        return ""
-    before = {row["image"]: row for row in other.rows}
-    shared = [(row, before[row["image"]]) for row in one.rows if row["image"] in before]
-    if not shared or any(a["input_sha256"] != b["input_sha256"] for a, b in shared):
-        raise ResultsError(f"expected the same photos in both runs of {one.model['name']}, got none or others")
-    pairs = [(a["defences"][mine], b["defences"][theirs]) for a, b in shared for mine, theirs in names]
-    answers = sum((a["label"], a["alert"]) != (b["label"], b["alert"]) for a, b in pairs)
-    certificates = sum(a["certified"] != b["certified"] for a, b in pairs)
-    kernels = "deterministic" if one.model.get("compile_options") else "kernels timed"
-    return f"{one.model['name']} | {kernels} | {len(shared)} | {len(pairs):,} | {answers} | {certificates}"
-
-
-def shared_defences(one: Run, other: Run) -> list[tuple[str, str]]:
-    """What each of two runs of one function calls the same defence; the first of several in the other."""
-    if one.model != other.model:
-        return []
-    theirs = {json.dumps((b["rule"], _looks(b))): name for name, b in reversed(other.defences.items())}
-    mine = {name: json.dumps((a["rule"], _looks(a))) for name, a in one.defences.items()}
-    return [(name, theirs[same]) for name, same in mine.items() if same in theirs]
 
 
 def cards_table(folder: Path) -> str:
@@ -195,11 +157,6 @@ def _epochs(card: dict[str, Any], results: Path) -> str:
     )
     earlier = next(one for one in known if one["sha256"].startswith(before[1]))
     return f"{_epochs(earlier, results)} + {card['recipe']['epochs']}"
-
-
-def _looks(defence: dict[str, Any]) -> Any:
-    """What a defence looks at: the masks of its cover, or the fields of its cells."""
-    return defence["cover"]["digest"] if "cover" in defence else defence["fields"]
 
 
 def _cards(folder: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from again import shared_defences
 from experiment_tables import CHANCE, lined, trials_in
 from networks import title_of
-from runs import shared_defences
 from zoom import BARE, CLEANSER, ends, passes, percent
 
 from certmask.experiments.measured import FinishedTrial, Paired, paired

@@ -7,7 +7,6 @@ import importlib
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,6 @@ def test_packed_results_are_reported_and_two_forms_refused(here: Path, tmp_path:
 
 def check_pages(folder: Path) -> None:
     """The page of results has a form for every experiment: tables, comparisons, plots, the command that ran it."""
-    sys.path.insert(0, str(ROOT / "docs"))
     runs: Any = importlib.import_module("runs")
     tables: Any = importlib.import_module("experiment_tables")
     for name, experiment in MEASURED.items():

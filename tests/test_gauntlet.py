@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +47,6 @@ from certmask.votes import Votes
 from certmask.zoo import class_aliases, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 sabotage: Any = importlib.import_module("sabotage")
 broken: Any = importlib.import_module("benchmarks.sabotage")
 SINGLE = spread_cover(24, Patch(6, 6), 12)

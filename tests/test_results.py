@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+import certmask
 from certmask.errors import ResultsError
 from certmask.report.tables import TerminalTable, brief_table
 from certmask.results.columns import ATTACK_COLUMNS, COLUMNS, attack_figures, figures
-from certmask.results.file import ResultsFile, read_results
+from certmask.results.file import ResultsFile, provenance, read_results
 from certmask.results.run import read_run
 
 HEADER: dict[str, dict[str, object]] = {
@@ -101,6 +103,18 @@ def test_a_results_file_is_plain_json_lines(tmp_path: Path) -> None:
     lines = (tmp_path / "run.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines[1:]] == ROWS
     assert read_results(tmp_path / "run.jsonl")[1] == ROWS
+
+
+def test_a_run_from_a_checkout_knows_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where certmask is not installed, as on a machine that was lent, nothing else says it."""
+
+    def absent(_: str) -> str:
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "version", absent)
+    found = provenance(["a package that nobody has"])
+    assert found["certmask"] == certmask.__version__
+    assert found["a package that nobody has"] == "absent"
 
 
 @pytest.mark.parametrize("width", range(24, 100, 4))

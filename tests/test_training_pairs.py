@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from commands import certmask
 from PIL import Image
 from torch import Tensor, nn
 
+from benchmarks.training_jobs import JOBS
 from certmask.covers import patchcleanser_cover, zoom_cover
 from certmask.data import class_folders, load_dataset
 from certmask.errors import CertmaskError
@@ -26,9 +26,6 @@ from certmask.zoo import build_model, load_checkpoint
 from certmask.zoo.card import read_card
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-from benchmarks.training_jobs import JOBS  # noqa: E402
-
 HOST = torch.device("cpu")
 COVERS = [patchcleanser_cover(32, 5, 6), *zoom_cover(32, 5, (2, 3)).levels]
 

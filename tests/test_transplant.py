@@ -123,6 +123,14 @@ def test_a_network_of_imagenet_keeps_what_it_knows_of_classes_that_it_has(tmp_pa
         assert not torch.equal(fresh.state_dict()["fc.weight"][0], model.state_dict()["fc.weight"][0])
 
 
+def test_weights_with_as_many_classes_keep_their_last_layer_and_claim_nothing(tmp_path: Path) -> None:
+    """Even where the classes are some of ImageNet's: it was not ImageNet's layer that knew them."""
+    model, weights = written("resnet50_v1", tmp_path, 3)
+    again, card = starting_point("resnet50_v1", ("n01440764", "n02979186", "n03888257"), weights=weights)
+    assert "knows" not in card.data["start"]
+    assert torch.equal(again.state_dict()["fc.weight"], model.state_dict()["fc.weight"])
+
+
 def test_resnetv2_takes_the_kernels_of_resnet50(tmp_path: Path) -> None:
     """Every kernel comes from there, in a block with the norm behind it but for what that adds; norms inside, too."""
     model, weights = written("resnet50_v1", tmp_path)
