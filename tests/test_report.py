@@ -837,7 +837,7 @@ def test_why_a_photo_is_not_certified(name: str, bare: int, said: dict[str, Any]
 
 def test_a_proof_that_fails_under_two_masks_held_under_one() -> None:
     """As measured before rows said where a proof fails: the first round of PatchCleanser's is that no mask dissents."""
-    path = DEMO.parent / "reproduce" / "table1" / "deit_tiny_patch16_224--imagenet--patch32.jsonl.gz"
+    path = DEMO.parent / "reproduce" / "table1" / "deit_tiny_patch16_224--imagenet--patch39.jsonl.gz"
     ((found,), _), name, reasons = read_runs([path]), "PatchCleanser 6×6", Counter[bool]()
     for row in found.rows:
         said = row["defences"][name]
