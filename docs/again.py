@@ -1,4 +1,4 @@
-"""Blocks and figures about what was run again: in another process, or with this version on a tenth of the photos."""
+"""Blocks and figures about what was run twice: in two processes, or by two versions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from experiment_tables import lined, trials_in
-from runs import measured_folders
+from runs import every_trial, measured_folders
 
 from certmask.errors import ResultsError
 from certmask.results.run import Run, read_run
 
-JURIES = "jury recovery"
-"""The rule whose answers, not certificates, changed with 0.2.0: where nobody is unbeaten, the bare picture answers."""
+CHANGED = ("jury recovery", "0.1.0")
+"""A rule and the version after which its answers, not certificates, changed: where nobody is unbeaten."""
+VERSION = "0.2.0"
+"""The version that ran again what earlier ones had run."""
+PHOTOS = {"again": "a tenth of the photos", "before": "all photos"}
+"""Folders: its runs on a part of the photos of results/reproduce, and the runs that its own replaced there."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one defence made of one photo, in two runs."""
+    """What one defence made of one photo, in two runs, the other by some version of certmask."""
 
     rule: str
+    other_version: str
     other_answer: bool
     other_certificate: bool
+
+    @property
+    def has_changed_rule(self) -> bool:
+        return (self.rule, self.other_version) == CHANGED
 
 
 def verdicts(one: Run, other: Run, names: Iterable[tuple[str, str]]) -> list[Verdict]:
@@ -36,6 +45,7 @@ def verdicts(one: Run, other: Run, names: Iterable[tuple[str, str]]) -> list[Ver
     return [
         Verdict(
             one.defences[mine]["rule"]["rule"],
+            certmask_of(other),
             any(a["defences"][mine][key] != b["defences"][theirs][key] for key in ("label", "alert")),
             a["defences"][mine]["certified"] != b["defences"][theirs]["certified"],
         )
@@ -84,39 +94,67 @@ def _looks(defence: dict[str, Any]) -> Any:
     return defence["cover"]["digest"] if "cover" in defence else defence["fields"]
 
 
-def with_this_version(folder: Path) -> dict[str, list[list[Verdict]]]:
-    """By experiment: every run in ``folder`` beside the one of results/reproduce that has the same name."""
-    found: dict[str, list[list[Verdict]]] = {}
-    for place in measured_folders(folder):
-        for trial in trials_in(place):
-            before = read_run(folder.parent / "reproduce" / trial.run.path.relative_to(folder))
-            if trial.run.model["weights_sha256"] != before.model["weights_sha256"]:
-                raise ResultsError(f"expected the network of {before.path} in {trial.run.path}, got another")
-            names = [(name, name) for name in trial.run.defences if name in before.defences]
-            found.setdefault(place.name, []).append(verdicts(trial.run, before, names))
+def two_versions(results: Path) -> dict[tuple[str, str], list[list[Verdict]]]:
+    """By experiment and folder: what two versions made of the same photos, run by run; an error if they are one."""
+    found: dict[tuple[str, str], list[list[Verdict]]] = {}
+    for folder in PHOTOS:
+        for place in measured_folders(results / folder):
+            for trial in trials_in(place):
+                twin = read_run(results / "reproduce" / trial.run.path.relative_to(results / folder))
+                newer, older = (trial.run, twin) if folder == "again" else (twin, trial.run)
+                _check_twins(newer, older)
+                if not images(trial.run) <= images(twin):
+                    raise ResultsError(f"expected photos of {twin.path} alone in {trial.run.path}, got others")
+                names = [(name, name) for name in newer.defences if name in older.defences]
+                found.setdefault((place.name, folder), []).append(verdicts(newer, older, names))
     return found
 
 
-def again_table(folder: Path) -> str:
-    """One row per experiment; jury recovery, whose answers changed by design, in a row of its own."""
-    runs = with_this_version(folder)
-    rows = [
-        f"{name} | {len(each)} | {counted([v for own in each for v in own if v.rule != JURIES])}"
-        for name, each in runs.items()
-    ]
-    juries = [own for each in runs.values() for own in each if any(v.rule == JURIES for v in own)]
-    told = counted([v for own in juries for v in own if v.rule == JURIES])
-    headings = "experiment | runs | verdicts | other answer | other certificate"
-    every = lined(headings, [*rows, f"{JURIES}, in all of these | {len(juries)} | {told}"])
-    return f"**Verdicts of 0.2.0 beside those in results/reproduce**\n\n{every}"
+def _check_twins(newer: Run, older: Run) -> None:
+    """An error unless two runs are of one network and only the first is of the version that ran again."""
+    if newer.model["weights_sha256"] != older.model["weights_sha256"]:
+        raise ResultsError(f"expected the network of {older.path} in {newer.path}, got another")
+    versions = [certmask_of(run) for run in (newer, older)]
+    if versions[0] != VERSION or versions[1] == VERSION:
+        raise ResultsError(f"expected {VERSION} and an earlier version of {newer.path}, got {versions}")
 
 
-def again(folder: Path) -> dict[str, str]:
-    found = [v for each in with_this_version(folder).values() for own in each for v in own]
-    juries, others = ([v for v in found if (v.rule == JURIES) is own] for own in (True, False))
+def images(run: Run) -> set[str]:
+    return {row["image"] for row in run.rows}
+
+
+def certmask_of(run: Run) -> str:
+    return str(run.header["versions"]["certmask"])
+
+
+def again_table(results: Path) -> str:
+    """One row per experiment and share of photos; the rule whose answers changed by design has a row of its own."""
+    runs = two_versions(results)
+    rows = []
+    for (name, folder), each in runs.items():
+        same_rules = [v for own in each for v in own if not v.has_changed_rule]
+        rows.append(f"{name} | {PHOTOS[folder]} | {len(each)} | {counted(same_rules)}")
+    juries = [found for each in runs.values() for own in each if (found := [v for v in own if v.has_changed_rule])]
+    told = counted([v for own in juries for v in own])
+    rows.append(f"{' of '.join(CHANGED)}, in all of these | – | {len(juries)} | {told}")
+    headings = "experiment | on | runs | verdicts | other answer | other certificate"
+    every = lined(headings, rows, words=2)
+    return f"**Verdicts of {VERSION} beside those of earlier versions**\n\n{every}"
+
+
+def again(results: Path) -> dict[str, str]:
+    found = [v for each in two_versions(results).values() for own in each for v in own]
+    juries, others = ([v for v in found if v.has_changed_rule is own] for own in (True, False))
     return {
         "verdicts": f"{len(found):,}",
         "certificates": str(sum(v.other_certificate for v in found)),
         "answers": str(sum(v.other_answer for v in others)),
-        "juries": f"{sum(v.other_answer for v in juries)} of {len(juries):,}",
+        "juries": f"{sum(v.other_answer for v in juries):,} of {len(juries):,}",
+        "files": _made_anew(results / "reproduce"),
     }
+
+
+def _made_anew(folder: Path) -> str:
+    """How many of the files that the pages print are of the version that ran again."""
+    made = [certmask_of(trial.run) == VERSION for trial in every_trial(folder)]
+    return f"{sum(made)} of {len(made)}"

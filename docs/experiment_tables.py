@@ -51,6 +51,27 @@ def trials_in(path: Path) -> tuple[FinishedTrial, ...]:
     return tuple(sorted(found, key=lambda trial: (trial.data, trial.patch.side, trial.few, trial.model)))
 
 
+def compared(folder: Path, first: str, second: str) -> list[Paired]:
+    """One defence beside another in every trial; chances are adjusted over all that the experiment compares."""
+    pairs = paired(experiment_of(folder).comparisons, trials_in(folder))
+    return [pair for pair in pairs if (pair.comparison.first, pair.comparison.second) == (first, second)]
+
+
+def ahead_in(pairs: Iterable[Paired]) -> list[Paired]:
+    """Those in which the first certifies more."""
+    return [pair for pair in pairs if pair.gained > pair.lost]
+
+
+def behind_in(pairs: Iterable[Paired]) -> list[Paired]:
+    """Those in which the first certifies fewer."""
+    return [pair for pair in pairs if pair.gained < pair.lost]
+
+
+def beyond_chance(pairs: Iterable[Paired]) -> str:
+    """How many differ beyond chance."""
+    return str(sum(pair.adjusted is not None and pair.adjusted < CHANCE for pair in pairs))
+
+
 def entries_in(path: Path) -> list[Entry]:
     return [entry for trial in trials_in(path) for entry in trial.entries.values()]
 

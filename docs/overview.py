@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from networks import title_of
-from other_methods import kind_of
 from runs import unmeasured_figures
 from zoom import (
     BARE,
@@ -22,7 +21,6 @@ from zoom import (
     CLEANSER,
     DEIT,
     GRID,
-    IMAGENETTE,
     JURIES,
     by_name,
     ends,
@@ -47,31 +45,24 @@ from certmask.results.columns import Figures, attack_figures, figures
 from certmask.results.run import Run, read_run
 from certmask.results.statistics import Share
 from certmask.threat import Patch
-from certmask.zoo.networks import MASKS as NETWORKS_OF_MASKS
 
 PUBLISHED, SIZE_PLOT, PRICE_PLOT = "published k=6", "patch-size.svg", "price.svg"
 ONE_PATCH, TINY, PAPER_SIDE = ("2 %", "2.4 %"), "0.4 %", 224
-OTHERS = ("DS", "PG-DS", "PG-BN", "CBN")
 COLUMNS = (
-    "network | defence | clean | certified recovery | certified detection | false alerts | published test | "
-    "passes to answer | passes to prove | passes to prove, all photos"
+    "network | defence | clean | certified recovery | certified detection | false alerts | "
+    "passes to answer | passes to prove"
 )
 ENLARGED = Path("recipes/imagenette-kept-reported-greedy-384.jsonl.gz")
 KINDS = (Guarantee.RECOVERY, Guarantee.DETECTION)
 
 
 def overview_table(folder: Path) -> str:
-    """Every network with every defence at 2 % (2.4 % on CIFAR-10), one promise a column; then the other methods."""
+    """Every network that has zoom beside it with every defence, at 2 % (2.4 % on CIFAR-10), one promise a column."""
     lines = []
     for trial in trials(folder / "zoom").values():
-        own, test = by_name(trial.run), _published(trial, folder / "table1")
-        rows = (own[BARE], test, own[CLEANSER], own[CHALLENGER], own[SHIPPED], own[SHIPPED_DETECTION])
+        own, published = by_name(trial.run), _published(trial, folder / "table1")
+        rows = (own[BARE], published, own[CLEANSER], own[CHALLENGER], own[SHIPPED], own[SHIPPED_DETECTION])
         lines += [_line(title_of(trial), row) for row in rows]
-    for trial in further_trials(folder):
-        own = by_name(trial.run)
-        lines += [_line(title_of(trial), own[name]) for name in (PUBLISHED, CLEANSER, SHIPPED, SHIPPED_DETECTION)]
-    for trial in _other_trials(folder / "table1"):
-        lines += [_line(trial.model, row) for row in figures(trial.run) if row.defence in OTHERS]
     return lined(COLUMNS, lines, words=2)
 
 
@@ -85,9 +76,13 @@ def _further(folder: Path) -> dict[str, str]:
     """Zoom beside PatchCleanser where zoom is in Table 1 alone: further networks, and CIFAR-10's smallest patch."""
     tiny = [trial for trial in trials_in(folder / "table1") if trial.patch.label == TINY and SHIPPED in trial.entries]
     return {
-        "further": ", ".join(f"{title_of(trial).split(',')[0]} {_lead(trial)}" for trial in further_trials(folder)),
+        "further": ", ".join(f"{_said(trial)} {_lead(trial)}" for trial in further_trials(folder)),
         "smallest": " and ".join(map(_lead, tiny)),
     }
+
+
+def _said(trial: FinishedTrial) -> str:
+    return title_of(trial).replace(", ", " on ")
 
 
 def _lead(trial: FinishedTrial) -> str:
@@ -108,11 +103,6 @@ def _photos(run: Run) -> set[str]:
     return {row["input_sha256"] for row in run.rows}
 
 
-def _other_trials(folder: Path) -> list[FinishedTrial]:
-    """Table 1's networks of bands and of cells at the patch of the table."""
-    return [trial for trial in _at_the_patch(folder) if kind_of(trial) != NETWORKS_OF_MASKS]
-
-
 def _at_the_patch(folder: Path) -> list[FinishedTrial]:
     """Table 1's trials at the patch of the table, Imagenette's first."""
     found = [trial for trial in trials_in(folder) if trial.patch.label in ONE_PATCH and not trial.few]
@@ -121,12 +111,9 @@ def _at_the_patch(folder: Path) -> list[FinishedTrial]:
 
 def _line(network: str, own: Figures) -> str:
     name = f"**{own.defence}**" if own.defence in (SHIPPED, SHIPPED_DETECTION) else own.defence
-    recovery, detection, test = (percent(own.certified_as(kind)) for kind in (*KINDS, Guarantee.PUBLISHED))
-    proofs = (own.proved_passes, own.proof_passes) if own.guarantee.proved else (None, None)
-    prices = (passes(number) for number in (own.answer_passes, *proofs))
-    return " | ".join(
-        (network, name, percent(own.clean), recovery, detection, percent(own.false_alerts), test, *prices)
-    )
+    recovery, detection = (percent(own.certified_as(kind)) for kind in KINDS)
+    prices = (passes(own.answer_passes), passes(own.proved_passes if own.guarantee.proved else None))
+    return " | ".join((network, name, percent(own.clean), recovery, detection, percent(own.false_alerts), *prices))
 
 
 def draw_overview(results: Path, images: Path) -> None:
@@ -285,13 +272,12 @@ def _costs(results: Path) -> dict[str, str]:
     return {
         "answers": ends(of(SHIPPED, "answer_passes"), ".0f"),
         "clean": ends(lost, "+.1f"),
+        "recovery": ends(of(SHIPPED, "certified"), ".1f"),
         "detection": ends(of(SHIPPED_DETECTION, "certified"), ".0f"),
+        "detection answers": ends(of(SHIPPED_DETECTION, "answer_passes"), ".0f"),
         "alerts": ends(of(SHIPPED_DETECTION, "false_alerts"), ".0f"),
-        "imagenette": percent(own[IMAGENETTE][SHIPPED].certified),
         "deit": percent(own[DEIT][SHIPPED].certified),
         "deit cleanser": percent(own[DEIT][CLEANSER].certified),
-        "deit answer": passes(own[DEIT][SHIPPED].answer_passes),
-        "imagenette answer": passes(own[IMAGENETTE][SHIPPED].answer_passes),
         "rate": f"{max(rates[SHIPPED]):.0f}",
         "rate cleanser": f"{max(rates[CLEANSER]):.0f}",
     }

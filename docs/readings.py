@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from again import again
-from experiment_tables import CHANCE, entries_in, gaps, trials_in
+from experiment_tables import CHANCE, ahead_in, behind_in, beyond_chance, compared, entries_in, gaps, trials_in
 from other_methods import others
 from overview import overview
 from reach import reach
@@ -80,6 +80,7 @@ def named(what: str, figures: dict[str, str]) -> dict[str, str]:
 def table1(folder: Path) -> dict[str, str]:
     found, sixes = seen(folder, JURIES, CLEANSER), seen(folder, SIX, CLEANSER)
     imagenet, others = seen(folder, SIX, data="imagenet"), [one for one in found if one.data != "imagenet"]
+    juries = compared(folder, JURIES, CLEANSER)
     masked = (entry for entry in entries_in(folder) if entry.declared.network == MASKS and not entry.trial.few)
     paper = [(entry.measured, entry.reported) for entry in masked if entry.reported]
     return {
@@ -94,8 +95,9 @@ def table1(folder: Path) -> dict[str, str]:
         "alerts": span(100 * alerts(one, DETECTION) for one in imagenet),
         "reports fewer": ahead(imagenet, DETECTION, REPORTS)[""],
         "reports quieter": number(alerts(one, REPORTS) < alerts(one, DETECTION) for one in imagenet),
-        **named("juries ahead", ahead(found, JURIES, CLEANSER)),
-        "juries behind beyond chance": ahead(found, CLEANSER, JURIES)[" beyond chance"],
+        "juries ahead": f"{len(ahead_in(juries))} of {len(juries)}",
+        "juries ahead beyond chance": beyond_chance(ahead_in(juries)),
+        "juries behind beyond chance": beyond_chance(behind_in(juries)),
         **named("juries lose clean", ahead(found, CLEANSER, JURIES, is_right)),
         "models": str(len({one.model for one in found})),
         "imagenet runs": str(len(imagenet)),
@@ -163,6 +165,6 @@ READINGS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "others": (others, ""),
     "reach": (reach, ""),
     "recipes": (recipes, ""),
-    "again": (again, "again"),
+    "again": (again, ""),
 }
 """Which function reads which file or folder under ``results``."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from again import shared_defences
-from experiment_tables import CHANCE, lined, trials_in
+from experiment_tables import ahead_in, behind_in, beyond_chance, compared, lined, trials_in
 from networks import title_of
 from zoom import BARE, CLEANSER, ends, passes, percent
 
-from certmask.experiments.measured import FinishedTrial, Paired, paired
+from certmask.experiments.measured import FinishedTrial
 from certmask.experiments.paper_tables import HICERT
 from certmask.experiments.zooming import AGREEMENT, SHIPPED, SHIPPED_DETECTION, SIZES, ZOOM, ZOOM_HICERT
 from certmask.results.clusters import difference
@@ -64,25 +64,20 @@ def detection_table(folder: Path) -> str:
 def sizes(results: Path) -> dict[str, str]:
     """In how many runs zoom is ahead of PatchCleanser, where it is not, and how many verdicts of before are others."""
     folder = results / "reproduce" / SIZES.name
-    asked = [p for p in paired(SIZES.comparisons, trials_in(folder)) if p.comparison.first == SHIPPED]
-    ahead, behind = ([p for p in asked if sign * (p.gained - p.lost) > 0] for sign in (1, -1))
+    asked = compared(folder, SHIPPED, CLEANSER)
+    ahead, behind = ahead_in(asked), behind_in(asked)
     small = [p for p in asked if p.trial.patch.label == SMALL]
     again = list(_again(folder))
     return {
         "ahead": f"{len(ahead)} of {len(asked)}",
-        "ahead beyond chance": str(_sure(ahead)),
+        "ahead beyond chance": beyond_chance(ahead),
         "behind": "; ".join(sorted(f"{title_of(p.trial)}, {p.trial.patch.label}" for p in behind)),
-        "behind beyond chance": str(_sure(behind)),
+        "behind beyond chance": beyond_chance(behind),
         "small": f"{sum(p in ahead for p in small)} of {len(small)}",
         "points": ends((difference([p.trial.run], SHIPPED, CLEANSER).points for p in asked), "+.1f"),
         "again": f"{len(again):,}",
         "again other": str(sum(not same for same in again)),
     }
-
-
-def _sure(pairs: Iterable[Paired]) -> int:
-    """How many are beyond chance, after Holm over all that the experiment compares."""
-    return sum(p.adjusted is not None and p.adjusted < CHANCE for p in pairs)
 
 
 def _again(folder: Path) -> Iterable[bool]:

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from experiment_tables import CHANCE, lined, trials_in
+from experiment_tables import CHANCE, ahead_in, behind_in, beyond_chance, compared, lined, trials_in
 from networks import title_of
 
 from certmask.certificate import Guarantee
 from certmask.errors import ResultsError
-from certmask.experiments.measured import FinishedTrial, paired
+from certmask.experiments.measured import FinishedTrial, Paired
 from certmask.experiments.paper_tables import CLEANSER as DECLARED
-from certmask.experiments.zooming import AGREEMENT, SHIPPED, SHIPPED_DETECTION, TUNED, ZOOM
+from certmask.experiments.zooming import AGREEMENT, SHIPPED, SHIPPED_DETECTION, TUNED
 from certmask.results.clusters import difference, is_right, split
 from certmask.results.columns import AttackFigures, Figures, attack_figures, figures
 from certmask.results.run import Run, read_run
@@ -271,11 +271,21 @@ def meters_table(path: Path) -> str:
 
 
 def sure(found: Sequence[FinishedTrial], first: str, second: str) -> dict[str, str]:
-    """On how many networks the first certifies more, and beyond chance after Holm over all that the page compares."""
-    pairs = [p for p in paired(ZOOM.comparisons, trials_in(found[0].run.path.parent)) if p.trial in found]
-    asked = [p for p in pairs if (p.comparison.first, p.comparison.second) == (first, second)]
-    won = sum(p.gained > p.lost and p.adjusted is not None and p.adjusted < CHANCE for p in asked)
-    return {"": f"{sum(p.gained > p.lost for p in asked)} of {len(asked)}", " beyond chance": str(won)}
+    """On how many networks the first certifies more, and on how many of these beyond chance."""
+    asked = beside(found, first, second)
+    won = ahead_in(asked)
+    return {"": f"{len(won)} of {len(asked)}", " beyond chance": beyond_chance(won)}
+
+
+def behind(found: Sequence[FinishedTrial]) -> dict[str, str]:
+    """Zoom's leads where it certifies fewer than PatchCleanser, and on how many networks that is beyond chance."""
+    lost = behind_in(beside(found, SHIPPED, CLEANSER))
+    leads = ", ".join(str(difference([pair.trial.run], SHIPPED, CLEANSER)) for pair in lost)
+    return {"": leads, " beyond chance": beyond_chance(lost)}
+
+
+def beside(found: Sequence[FinishedTrial], first: str, second: str) -> list[Paired]:
+    return [pair for pair in compared(found[0].run.path.parent, first, second) if pair.trial in found]
 
 
 def right_more(found: Sequence[FinishedTrial], first: str, second: str) -> tuple[int, int]:
@@ -317,6 +327,7 @@ def zoom(results: Path) -> dict[str, str]:
 
     return {
         **{f"ahead{name}": text for name, text in sure(found, SHIPPED, CLEANSER).items()},
+        **{f"behind{name}": text for name, text in behind(found).items()},
         "points": points(SHIPPED, CLEANSER),
         "proof part": parts(SHIPPED, proved),
         "answer part": parts(SHIPPED, to_answer),

@@ -1,4 +1,4 @@
-"""Counts every figure of README.md and docs/results.md again from the results files: `python tests/recount.py`.
+"""Counts every figure of README.md, docs/results.md and zoom's table again from the files: `python tests/recount.py`.
 
 Plain Python that knows the files and nothing of certmask. What the paper printed is read from the columns of
 docs/appendix/tables.md; all else is counted from rows, one per photo or attempt.
@@ -94,6 +94,14 @@ def signed(rows: Any, first: str, second: str) -> str:
     return f"{'+' if gained >= lost else '−'}{tenths // 10}.{tenths % 10}"
 
 
+def with_half(rows: Any, first: str, second: str) -> str:
+    """Points of certificates and half of the 95 % interval of their mean over photos."""
+    apart = [certified(row, first) - certified(row, second) for row in rows]
+    middle = sum(apart) / len(apart)
+    half = 1.96 * (sum((one - middle) ** 2 for one in apart) / len(apart)) ** 0.5 / len(apart) ** 0.5
+    return f"{100 * middle:+.1f} ± {100 * half:.1f}".replace("-", "−")
+
+
 def split(rows: Any, first: str, second: str, holds: Any = certified) -> tuple[int, int]:
     sides = [(holds(row, first), holds(row, second)) for row in rows]
     return sides.count((True, False)), sides.count((False, True))
@@ -132,7 +140,7 @@ def called(path: Path) -> str:
 def run_of(network: str, defence: str) -> tuple[Row, tuple[Row, ...]]:
     """What the header says of a defence, and the rows of the run of a network at 2 %, or 2.4 %, that has it.
 
-    Those beside zoom come first, then those that have zoom in Table 1.
+    Those beside zoom come first; the published rule is in Table 1.
     """
     for place in ("zoom", "table1"):
         paths = [path for path in (REPRODUCE / place).glob("*.jsonl.gz") if re.search(r"--patch3[25]\.", path.name)]
@@ -147,13 +155,24 @@ def overview_row(network: str, defence: str) -> list[str]:
     """A row of the table of results.md; every promise has a column of its own."""
     about, rows = run_of(network, defence)
     kind, held = about["rule"]["guarantee"], share(certified(row, defence) for row in rows)
-    promised = {name: held if name == kind else "–" for name in ("recovery", "detection", "published test")}
-    done = any(certified(row, defence) for row in rows)
-    prices = [passes(proof(rows, defence)) if done else "–", passes(mean(rows, defence, "certificate_passes"))]
+    recovery, detection = (held if kind == name else "–" for name in ("recovery", "detection"))
     return [
-        network, defence, share(right(row, defence) for row in rows), promised["recovery"], promised["detection"],
-        share(alert(row, defence) for row in rows), promised["published test"], passes(answer(rows, defence)),
-        *(prices if kind in ("recovery", "detection") else ["–", "–"]),
+        network, defence, share(right(row, defence) for row in rows), recovery, detection,
+        share(alert(row, defence) for row in rows), passes(answer(rows, defence)),
+        passes(proof(rows, defence)) if kind in ("recovery", "detection") else "–",
+    ]  # fmt: skip
+
+
+def zoom_row(network: str, defence: str) -> list[str]:
+    """A row of the first table of docs/appendix/zoom.md."""
+    _, rows = run_of(network, defence)
+    lead = with_half(rows, defence, CLEANSER) if defence not in ("undefended", CLEANSER) else "–"
+    proves = defence != "undefended"
+    return [
+        network, defence, share(right(row, defence) for row in rows),
+        share(certified(row, defence) for row in rows) if proves else "–", lead, passes(answer(rows, defence)),
+        passes(proof(rows, defence)) if proves else "–",
+        passes(mean(rows, defence, "certificate_passes")) if proves else "–",
     ]  # fmt: skip
 
 
@@ -173,7 +192,7 @@ def brief_row(network: str) -> list[str]:
 def zoom_figures() -> dict[str, str]:
     paths = sorted((REPRODUCE / "zoom").glob("*.jsonl.gz"))
     runs = {called(path): lines(path)[1:] for path in paths}
-    (deit, small), every = (runs["DeiT-Tiny, ImageNet"], runs["DeiT-Tiny, Imagenette"]), list(runs.values())
+    deit, every = runs["DeiT-Tiny, ImageNet"], list(runs.values())
     aligned = [lines(path)[0]["defences"]["zoom"]["cover"].get("align", 1) > 1 for path in paths]
     on_grid = [rows for rows, whole in zip(every, aligned, strict=True) if whole]
     middle = [rows for rows, path in zip(every, paths, strict=True) if "--patch32" in path.name]
@@ -182,13 +201,18 @@ def zoom_figures() -> dict[str, str]:
     both = [(pair, rows) for pair in asked for rows in every if {*pair} <= {*rows[0]["defences"]}]
     compared = [(pair, rows) for pair, rows in both if pair[1] != GRID or rows in middle]
     splits = [split(rows, *pair) for pair, rows in compared]
-    won = [(pair, a > b, sure) for (pair, _), (a, b), sure in zip(compared, splits, beyond_chance(splits), strict=True)]
+    certain = beyond_chance(splits)
+    won = [(pair, a > b, sure) for (pair, _), (a, b), sure in zip(compared, splits, certain, strict=True)]
+    lost = [(pair, a < b and sure) for (pair, _), (a, b), sure in zip(compared, splits, certain, strict=True)]
     field = "certificate_passes"
     cleaner = [split(rows, "zoom", CLEANSER, right) for rows in every]
 
     def ahead(pair: tuple[str, str]) -> tuple[str, str]:
         own = [(more, sure) for asked_pair, more, sure in won if asked_pair == pair]
         return f"{sum(more for more, _ in own)} of {len(own)}", str(sum(more and sure for more, sure in own))
+
+    def behind_surely(pair: tuple[str, str]) -> str:
+        return str(sum(surely for asked_pair, surely in lost if asked_pair == pair))
 
     return {
         "zoom ahead": ahead(asked[0])[0],
@@ -203,17 +227,20 @@ def zoom_figures() -> dict[str, str]:
         "zoom all proofs zoom": passes(mean(deit, "zoom", "certificate_passes")),
         "zoom all proofs cleanser": passes(mean(deit, CLEANSER, "certificate_passes")),
         "zoom challenger answer": span(answer(rows, CHALLENGER) for rows in every),
+        "zoom behind": ", ".join(
+            with_half(rows, "zoom", CLEANSER) for rows in every if points(rows, "zoom", CLEANSER) < 0
+        ),
+        "zoom behind beyond chance": behind_surely(asked[0]),
+        "overview recovery": span((100 * sum(certified(r, "zoom") for r in rows) / len(rows) for rows in every), ".1f"),
+        "overview detection answers": span(answer(rows, "zoom detection") for rows in every),
         "overview answers": span(answer(rows, "zoom") for rows in every),
         "overview clean": span((points(rows, "zoom", "undefended", right) for rows in every), "+.1f"),
         "overview detection": span(
             100 * sum(certified(r, "zoom detection") for r in rows) / len(rows) for rows in every
         ),
         "overview alerts": span(100 * sum(alert(r, "zoom detection") for r in rows) / len(rows) for rows in every),
-        "overview imagenette": share(certified(row, "zoom") for row in small),
-        "overview imagenette answer": passes(answer(small, "zoom")),
         "overview deit": share(certified(row, "zoom") for row in deit),
         "overview deit cleanser": share(certified(row, CLEANSER) for row in deit),
-        "overview deit answer": passes(answer(deit, "zoom")),
     }
 
 
@@ -237,7 +264,7 @@ def further_figures() -> dict[str, str]:
     known = {path.name.split("--")[0] for path in (REPRODUCE / "zoom").glob("*.jsonl.gz")}
     leads = {file: signed(rows, "zoom", CLEANSER) for file, rows in experiment("table1", "zoom", CLEANSER).items()}
     others = [file for file in leads if re.search(r"--patch3[25]\.", file) and file.split("--")[0] not in known]
-    names = {file: called(REPRODUCE / "table1" / file).split(",")[0] for file in others}
+    names = {file: called(REPRODUCE / "table1" / file).replace(", ", " on ") for file in others}
     others.sort(key=lambda file: ("--imagenette--" not in file, file))
     return {
         "overview further": ", ".join(f"{names[file]} {leads[file]}" for file in others),
@@ -246,16 +273,19 @@ def further_figures() -> dict[str, str]:
 
 
 def again_figures() -> dict[str, str]:
-    """What this version made of a tenth of the photos, beside the whole runs; both call a defence the same."""
+    """What version 0.2.0 made of photos that earlier versions had run, where both call a defence the same."""
     verdicts = others = 0
-    for path in sorted((ROOT / "results" / "again").glob("*/*.jsonl.gz")):
-        before = {row["image"]: row["defences"] for row in lines(REPRODUCE / path.parent.name / path.name)[1:]}
-        for row in lines(path)[1:]:
-            shared = row["defences"].keys() & before[row["image"]].keys()
-            verdicts += len(shared)
-            others += sum(
-                row["defences"][name]["certified"] != before[row["image"]][name]["certified"] for name in shared
-            )
+    for folder in ("again", "before"):
+        for path in sorted((ROOT / "results" / folder).glob("*/*.jsonl.gz")):
+            twin = lines(REPRODUCE / path.parent.name / path.name)
+            versions = [header["versions"]["certmask"] for header in (lines(path)[0], twin[0])]
+            if versions.count("0.2.0") != 1 or versions.index("0.2.0") != (folder == "before"):
+                raise SystemExit(f"expected 0.2.0 beside an earlier version in {path}, got {versions}")
+            there = {row["image"]: row["defences"] for row in twin[1:]}
+            for row in lines(path)[1:]:
+                for name in row["defences"].keys() & there[row["image"]].keys():
+                    verdicts += 1
+                    others += row["defences"][name]["certified"] != there[row["image"]][name]["certified"]
     return {"again verdicts": f"{verdicts:,}", "again certificates": str(others)}
 
 
@@ -431,9 +461,11 @@ def figures() -> dict[str, str]:
 
 
 def differences(readme: Path, results: Path) -> tuple[int, list[str]]:
-    """How many figures the two pages print, and where one is not what the files say."""
+    """How many figures the two pages and zoom's table print, and where one is not what the files say."""
     odd, count = [], 0
     rows = [(cells_, overview_row(*cells_[:2])) for cells_ in block(results, "overview")]
+    beside = block(ROOT / "docs/appendix/zoom.md", "zoom")
+    rows += [(cells_, zoom_row(*cells_[:2])) for cells_ in beside]
     rows += [(cells_, brief_row(cells_[0])) for cells_ in block(readme, "zoom-brief")]
     for printed, counted in rows:
         count += len(counted)
@@ -453,7 +485,9 @@ def differences(readme: Path, results: Path) -> tuple[int, list[str]]:
 def main() -> int:
     count, odd = differences(ROOT / "README.md", ROOT / "docs/results.md")
     sys.stdout.writelines(f"{line}\n" for line in odd)
-    sys.stdout.write(f"{count} figures in README.md and docs/results.md, {len(odd)} of which differ from the files\n")
+    sys.stdout.write(
+        f"{count} figures in README.md, docs/results.md and zoom's table, {len(odd)} of which differ from the files\n"
+    )
     return int(bool(odd))
 
 

@@ -8,7 +8,7 @@ from conftest import DEVICES, tiny_network
 from looking import outputs_under, singles_of
 from torch import Tensor, nn
 
-from certmask.backends import BACKENDS, PRECISIONS, Backend, backends_help, default_backend
+from certmask.backends import BACKENDS, PRECISIONS, Backend, backends_help, default_backend, devices
 from certmask.classifier import Classifier, weights_digest
 from certmask.covers import patchcleanser_cover
 from certmask.engine import Engine
@@ -95,6 +95,34 @@ def test_bad_images_and_bad_outputs(model: nn.Module, images: Tensor, got: str) 
 def test_models_that_do_not_give_logits(model: nn.Module) -> None:
     with pytest.raises(ClassifierError, match=r"expected .*got"):
         Classifier(model, 24)
+
+
+@pytest.mark.parametrize(
+    ("machine", "mkldnn", "avx512_bf16", "amx", "expected"),
+    [
+        ("x86_64", True, False, False, "fp32"),  # AVX-512 alone: torch would emulate bf16
+        ("x86_64", True, True, False, "bf16"),
+        ("AMD64", True, False, True, "bf16"),
+        ("x86_64", False, True, True, "fp32"),
+        ("aarch64", True, False, False, "bf16"),
+        ("aarch64", False, False, False, "fp32"),
+    ],
+)
+def test_a_cpu_that_emulates_bf16_computes_in_fp32(
+    machine: str, mkldnn: bool, avx512_bf16: bool, amx: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices.platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: mkldnn)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert devices.best_precision("cpu") == expected
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_gpu_that_emulates_bf16_computes_in_fp32(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch counts emulation as support unless it is asked not to."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or native)
+    assert devices.best_precision("cuda") == ("bf16" if native else "fp32")
 
 
 @pytest.mark.parametrize("options", [{"precision": "int4"}, {"batch": 0}, {"std": (0, 1, 1)}, {"class_names": ["a"]}])

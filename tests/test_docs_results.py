@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import json
 import re
 import shlex
 import shutil
@@ -34,6 +35,7 @@ PAGE = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 generate: Any = importlib.import_module("generate")
 tables: Any = importlib.import_module("experiment_tables")
 runs: Any = importlib.import_module("runs")
+again: Any = importlib.import_module("again")
 Row = dict[str, Any]
 SIX, CLEANSER, JURIES = "published k=6", "PatchCleanser 6×6", "jury recovery k=4, aligned"
 CHOSEN = "jury recovery k=4, mask 80, aligned"
@@ -132,6 +134,7 @@ def test_a_recount_without_certmask_agrees_with_every_figure_of_the_front_pages(
         ("README.md", r"→ (\d)"),
         ("docs/results.md", r"\| (\d)\d\.\d \|"),
         ("docs/results.md", r"--=zoom points-->−(\d)"),
+        ("docs/results.md", r"--=again verdicts-->(\d)"),
     ],
 )
 def test_the_recount_sees_a_wrong_digit(tmp_path: Path, page: str, figure: str) -> None:
@@ -248,6 +251,12 @@ def test_the_figures_in_sentences_by_brute_force() -> None:
     found, sixes, imagenet = measured("table1", JURIES), measured("table1", SIX), measured("table1", data="imagenet")
     ahead = sum(held(rows, JURIES) > held(rows, CLEANSER) for rows in found.values())
     behind = sum(clean(rows, JURIES) < clean(rows, CLEANSER) for rows in found.values())
+    asked = [(c.first, c.second) for c in EXPERIMENTS["table1"].comparisons if not c.theorem]
+    splits = [(pair, split(rows, *pair, certified)) for pair in asked for rows in runs_with("table1", *pair).values()]
+    sure = zip(splits, recount.beyond_chance([counts for _, counts in splits]), strict=True)
+    beyond = [gained > lost for (pair, (gained, lost)), is_sure in sure if is_sure and pair == (JURIES, CLEANSER)]
+    assert figure("table1 juries ahead beyond chance") == str(sum(beyond))
+    assert figure("table1 juries behind beyond chance") == str(len(beyond) - sum(beyond))
     assert (figure("table1 juries ahead"), figure("table1 juries lose clean")) == (
         f"{ahead} of {len(found)}",
         f"{behind} of {len(found)}",
@@ -546,30 +555,75 @@ def test_another_process_came_to_the_same_verdicts() -> None:
         assert header["model"]["device"].startswith("cpu") == path.name.startswith(on_cpu)
 
 
-def test_this_version_came_to_the_same_verdicts() -> None:
-    """Every run of a tenth is part of one that is there, made by the version that the page names; counted by hand."""
+def test_what_is_beyond_chance_on_networks_beside_the_six() -> None:
+    """Three further networks at the patch of the table, in the order of the page; and CIFAR-10's smallest patch."""
+    words("beyond chance on the first alone")
+    further = ("resmlp_24-imagenette--imagenette--patch32", "resnetv2_50-imagenette--imagenette--patch32",
+               "deit_tiny-cifar10--cifar10--patch35")  # fmt: skip
+    rows = [rows_of(RESULTS / f"table1/{name}.jsonl.gz") for name in further]
+    assert [len(own) for own in rows] == [300, 300, 300]
+    assert recount.beyond_chance([split(own, "zoom", CLEANSER, certified) for own in rows]) == [True, False, False]
+    words("(neither beyond chance)")
+    pairs = [(c.first, c.second) for c in EXPERIMENTS["table1"].comparisons if not c.theorem]
+    asked = [(file, pair) for pair in pairs for file in runs_with("table1", *pair)]
+    splits = [split(rows_of(RESULTS / "table1" / file), *pair, certified) for file, pair in asked]
+    sure = dict(zip(asked, recount.beyond_chance(splits), strict=True))
+    smallest = [file for file, pair in asked if pair == ("zoom", CLEANSER) and "--cifar10--patch14." in file]
+    assert len(smallest) == 2
+    assert not any(sure[file, ("zoom", CLEANSER)] for file in smallest)
+
+
+def test_two_versions_came_to_the_same_verdicts() -> None:
+    """Of every pair of runs one is of the version that the page names and one of an earlier one; counted by hand."""
     words("where no place is unbeaten it now takes the answer about the bare picture")
-    answers: Counter[str] = Counter()
-    counted: Counter[str] = Counter()
-    for path in sorted((ROOT / "results" / "again").glob("*/*.jsonl.gz")):
-        header, rows = lines_of(path)[0], rows_of(path)
-        assert header["versions"]["certmask"] == "0.2.0"
-        before = {row["image"]: row for row in rows_of(RESULTS / path.parent.name / path.name)}
-        for row in rows:
-            assert row["input_sha256"] == before[row["image"]]["input_sha256"]
+    answers, counted = Counter[bool](), Counter[bool]()
+    for path in sorted((ROOT / "results").glob("again/*/*.jsonl.gz")) + sorted(
+        (ROOT / "results").glob("before/*/*.gz")
+    ):
+        twin = RESULTS / path.parent.name / path.name
+        header, other = lines_of(path)[0], lines_of(twin)[0]
+        versions = [each["versions"]["certmask"] for each in (header, other)]
+        assert versions.index("0.2.0") == ("before" in path.parts)
+        assert versions.count("0.2.0") == 1
+        there = {row["image"]: row for row in rows_of(twin)}
+        for row in rows_of(path):
+            assert row["input_sha256"] == there[row["image"]]["input_sha256"]
             for name, mine in row["defences"].items():
-                if theirs := before[row["image"]]["defences"].get(name):
-                    rule = header["defences"][name]["rule"]["rule"]
-                    counted[rule] += 1
+                if theirs := there[row["image"]]["defences"].get(name):
+                    is_changed = header["defences"][name]["rule"]["rule"] == "jury recovery" and "0.1.0" in versions
+                    counted[is_changed] += 1
                     assert mine["certified"] == theirs["certified"]
-                    answers[rule] += (mine["label"], mine["alert"]) != (theirs["label"], theirs["alert"])
-    juries = "jury recovery"
+                    answers[is_changed] += (mine["label"], mine["alert"]) != (theirs["label"], theirs["alert"])
     assert figure("again verdicts") == f"{counted.total():,}"
     assert figure("again certificates") == "0"
-    assert figure("again answers") == str(answers.total() - answers[juries]) == "0"
-    assert figure("again juries") == f"{answers[juries]} of {counted[juries]:,}"
-    lines = grids(PAGE)["Verdicts of 0.2.0 beside those in results/reproduce"]
+    assert figure("again answers") == str(answers[False]) == "0"
+    assert figure("again juries") == f"{answers[True]} of {counted[True]:,}"
+    lines = grids(PAGE)["Verdicts of 0.2.0 beside those of earlier versions"]
     assert sum(int(line["verdicts"].replace(",", "")) for line in lines) == counted.total()
+    made = [lines_of(path)[0]["versions"]["certmask"] == "0.2.0" for path in RESULTS.glob("*/*.jsonl.gz")]
+    assert figure("again files") == f"{sum(made)} of {len(made)}"
+
+
+@pytest.mark.parametrize(("change", "said"), [("version", "and an earlier version"), ("photo", "photos of"),
+                                              ("weights_sha256", "the network of")])  # fmt: skip
+def test_a_version_is_not_compared_with_itself(tmp_path: Path, change: str, said: str) -> None:
+    """Nor with a run of other photos, or of another network."""
+    name = "table2/resnet26-cifar10--cifar10--patch32.jsonl.gz"
+    for folder in ("again", "reproduce"):
+        (tmp_path / folder / "table2").mkdir(parents=True)
+        shutil.copy(ROOT / "results" / folder / name, tmp_path / folder / name)
+    (tmp_path / "before").symlink_to(tmp_path / "again")
+    first, *rest = gzip.decompress((tmp_path / "again" / name).read_bytes()).decode().splitlines()
+    header = json.loads(first)
+    if change == "version":
+        header["versions"]["certmask"] = "0.1.0"
+    elif change == "photo":
+        rest[0] = rest[0].replace('"image": "', '"image": "another ', 1)
+    else:
+        header["model"][change] = "0" * 64
+    (tmp_path / "again" / name).write_bytes(gzip.compress("\n".join([json.dumps(header), *rest, ""]).encode()))
+    with pytest.raises(CertmaskError, match=said):
+        again.two_versions(tmp_path)
 
 
 def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFixture[str],

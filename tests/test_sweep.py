@@ -7,13 +7,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from benchmarks.sweep import PAGE, commands, filled
+import certmask
+from benchmarks import sweep
+from benchmarks.sweep import PAGE, Command, commands, filled
 from certmask.data.dataset import evenly_spaced
 from certmask.results.run import read_run
 
 ROOT = Path(__file__).parent.parent
+INSTALLED = ("deit_tiny-imagenette", "resnet26-cifar10", "resnet26w3-cifar10", "efficientnet-lite0")
+"""Networks that come with certmask or its demo."""
 PHOTOS = {"IMAGENET": "photos.csv", "CIFAR10": "cifar", "IMAGENETTE": "val"}
 
 
@@ -25,7 +30,13 @@ def test_every_command_line_of_the_page_gets_its_paths() -> None:
         assert not {*PHOTOS, "WEIGHTS"} & {part for word in own.words for part in word.split("=")}
         given = dict(zip(own.words[2::2], own.words[3::2], strict=True))
         assert given["--data"].split("=")[1] in PHOTOS.values()
-        assert given["--model"].endswith(".safetensors") == (len(own.files) == 2)
+        comes_along = given["--model"] in (
+            "deit_tiny-imagenette",
+            "resnet26-cifar10",
+            "resnet26w3-cifar10",
+            "efficientnet-lite0",
+        )
+        assert len(own.files) == (1 if comes_along else 2)
         assert [word for word in line.split() if "=" not in word and not word.endswith(".safetensors")] == [
             word for word in own.words if "=" not in word and not word.endswith(".safetensors")
         ]
@@ -50,23 +61,35 @@ def test_commands_are_run_and_others_named(tmp_path: Path) -> None:
     page.write_text("".join(f"{start} {model} --data demo=SMALL {end}\n" for model in models))
     photos = tmp_path / "photos"
     call = [sys.executable, "-m", "benchmarks.sweep", f"SMALL={photos}", "--models", str(tmp_path)]
-    call += ["--out", str(tmp_path / "out"), "--commands", str(page), "--every", "4"]
+    call += ["--out", str(tmp_path / "out"), "--commands", str(page), "--part", "4"]
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0
     assert done.stdout.count("left out, without photos or weights") == 2
+    assert done.stdout.splitlines()[-1] == "0 run, 0 failed, 2 left out"
     write_photos(photos)
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("left out") == 1
+    assert done.stdout.splitlines()[-1] == "1 run, 0 failed, 1 left out"
     (path,) = (tmp_path / "out" / "table2").glob("*.jsonl")
     run = read_run(path)
     assert len(run.rows) == 2
-    assert run.header["versions"]["certmask"] == "0.2.0"
+    assert run.header["versions"]["certmask"] == certmask.__version__
     page.write_text(f"{start} resnet26-cifar10 --data demo=SMALL {end} --patch-share 7\n")
-    assert subprocess.run(call, capture_output=True, check=False, cwd=ROOT).returncode == 2
+    wrong = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert wrong.returncode == 1
+    assert wrong.stdout.splitlines()[-1] == "0 run, 1 failed, 0 left out"
     late = subprocess.run([*call, "--seconds", "-1"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert late.returncode == 0
     assert "left out, too late" in late.stdout
+
+
+def test_a_command_that_is_killed_has_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its exit code is below 0."""
+    monkeypatch.setattr(sweep.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -9))
+    assert sweep.run(Command(("models",), ()), Path("out"), float("inf")) == sweep.FAILED
+    assert "exit -9: models" in capsys.readouterr().out
 
 
 def write_photos(folder: Path) -> None:

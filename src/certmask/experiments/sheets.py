@@ -169,6 +169,13 @@ def _said(trial: FinishedTrial, part: str, key: str) -> str:
     return str(trial.run.header.get(part, {}).get(key, NOTHING))
 
 
+def _program(trial: FinishedTrial) -> str:
+    """certmask's version and the beginning of the digest of its program text, as far as the run knew them."""
+    version, source = _said(trial, "versions", "certmask"), _said(trial, "versions", "certmask source")
+    known = [text for text in (version, source[:8]) if text not in (NOTHING, "absent")]
+    return ", ".join(known) or NOTHING
+
+
 RUNS: list[Column[FinishedTrial]] = [
     Column("results", WORDS, lambda t: t.run.path.name, "results"),
     Column("model", WORDS, lambda t: Path(t.run.model["name"]).name, "model"),
@@ -177,6 +184,7 @@ RUNS: list[Column[FinishedTrial]] = [
     Column("precision", WORDS, lambda t: _said(t, "model", "precision"), "precision"),
     Column("device", WORDS, lambda t: _said(t, "model", "device"), "device"),
     Column("torch", WORDS, lambda t: _said(t, "versions", "torch"), "torch"),
+    Column("certmask", WORDS, _program, "certmask"),
     Column("batch", WRITTEN, lambda t: _said(t, "model", "batch"), "batch"),
     Column("margin", WRITTEN, lambda t: f"{max(d['rule'].get('margin', 0.0) for d in t.run.defences.values()):.3g}",
            "margin"),
