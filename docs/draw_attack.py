@@ -1,4 +1,4 @@
-"""Attacks one certified photo and draws what came of it: attack.png and attack-fails.jpg in docs/images.
+"""Attacks one certified photo and draws what came of it: attack.jpg and attack-fails.jpg in docs/images.
 
 Run by hand: `python docs/draw_attack.py` (some minutes on two CPU cores; the seed is fixed). The photo is
 scikit-image's coffee cup (CC0), the model EfficientNet-Lite0, the patch 32×32. The patch is made against the published
@@ -40,7 +40,7 @@ from certmask.threat import Patch, Size
 from certmask.zoo import DEFAULT_MODEL, framing_of, load_classifier
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE, FAILURE = ROOT / "docs/images/attack.png", ROOT / "docs/images/attack-fails.jpg"
+PICTURE, FAILURE = ROOT / "docs/images/attack.jpg", ROOT / "docs/images/attack-fails.jpg"
 RECORD = ROOT / "results/attacks/picture.json"
 PHOTO = "coffee.png"
 PATCH = Patch(32, 32)

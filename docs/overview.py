@@ -52,6 +52,8 @@ COLUMNS = (
     "network | defence | clean | certified recovery | certified detection | false alerts | "
     "passes to answer | passes to prove"
 )
+TAUGHT = "resnet26w3-cifar10"
+"""The network of zoom's experiment that learnt PatchCleanser's masks."""
 ENLARGED = Path("recipes/imagenette-kept-reported-greedy-384.jsonl.gz")
 KINDS = (Guarantee.RECOVERY, Guarantee.DETECTION)
 
@@ -268,12 +270,22 @@ def _costs(results: Path) -> dict[str, str]:
             number = getattr(figures_[defence], value)
             yield 100 * number.value if isinstance(number, Share) else number
 
-    lost = (difference([trial.run], SHIPPED, BARE, is_right).points for trial in found)
+    lost, quieter = (
+        [difference([trial.run], name, BARE, is_right).points for trial in found]
+        for name in (SHIPPED, SHIPPED_DETECTION)
+    )
+    tests = [_published(trial, results / "reproduce/table1").certified for trial in found]
     return {
         "answers": ends(of(SHIPPED, "answer_passes"), ".0f"),
         "clean": ends(lost, "+.1f"),
+        "challenger": percent(own[TAUGHT][CHALLENGER].certified),
+        "challenger answer": passes(own[TAUGHT][CHALLENGER].answer_passes),
+        "challenger zoom": percent(own[TAUGHT][SHIPPED].certified),
+        "challenger zoom answer": passes(own[TAUGHT][SHIPPED].answer_passes),
+        "test": ends((100 * share.value for share in tests if share), ".0f"),
         "recovery": ends(of(SHIPPED, "certified"), ".1f"),
         "detection": ends(of(SHIPPED_DETECTION, "certified"), ".0f"),
+        "detection clean": ends(quieter, "+.1f"),
         "detection answers": ends(of(SHIPPED_DETECTION, "answer_passes"), ".0f"),
         "alerts": ends(of(SHIPPED_DETECTION, "false_alerts"), ".0f"),
         "deit": percent(own[DEIT][SHIPPED].certified),

@@ -278,10 +278,13 @@ def sure(found: Sequence[FinishedTrial], first: str, second: str) -> dict[str, s
 
 
 def behind(found: Sequence[FinishedTrial]) -> dict[str, str]:
-    """Zoom's leads where it certifies fewer than PatchCleanser, and on how many networks that is beyond chance."""
+    """Zoom's leads where it certifies fewer than PatchCleanser, and their chances before and after Holm."""
     lost = behind_in(beside(found, SHIPPED, CLEANSER))
-    leads = ", ".join(str(difference([pair.trial.run], SHIPPED, CLEANSER)) for pair in lost)
-    return {"": leads, " beyond chance": beyond_chance(lost)}
+    return {
+        "": ", ".join(str(difference([pair.trial.run], SHIPPED, CLEANSER)) for pair in lost),
+        " chance": ", ".join(f"{pair.chance:.2f}" for pair in lost),
+        " adjusted": ", ".join(f"{pair.adjusted:.2f}" for pair in lost),
+    }
 
 
 def beside(found: Sequence[FinishedTrial], first: str, second: str) -> list[Paired]:

@@ -107,15 +107,23 @@ def split(rows: Any, first: str, second: str, holds: Any = certified) -> tuple[i
     return sides.count((True, False)), sides.count((False, True))
 
 
-def beyond_chance(splits: list[tuple[int, int]]) -> list[bool]:
-    """McNemar's exact test of each split, with Holm's correction."""
-    chances = [min(1.0, 2 * sum(comb(a + b, k) for k in range(min(a, b) + 1)) / 2 ** (a + b)) for a, b in splits]
-    found = [False] * len(splits)
+def chance(split_: tuple[int, int]) -> float:
+    """McNemar's exact test."""
+    few, count = min(split_), sum(split_)
+    return min(1.0, 2.0 * sum(comb(count, k) for k in range(few + 1)) / float(2**count))
+
+
+def adjusted(splits: list[tuple[int, int]]) -> list[float]:
+    """Chances of all splits, with Holm's correction."""
+    chances, found, most = [chance(split_) for split_ in splits], [1.0] * len(splits), 0.0
     for step, number in enumerate(sorted(range(len(splits)), key=chances.__getitem__)):
-        if chances[number] * (len(splits) - step) >= 0.05:
-            break
-        found[number] = True
+        most = max(most, min(1.0, chances[number] * (len(splits) - step)))
+        found[number] = most
     return found
+
+
+def beyond_chance(splits: list[tuple[int, int]]) -> list[bool]:
+    return [after < 0.05 for after in adjusted(splits)]
 
 
 def cells(table: str) -> list[list[str]]:
@@ -192,7 +200,7 @@ def brief_row(network: str) -> list[str]:
 def zoom_figures() -> dict[str, str]:
     paths = sorted((REPRODUCE / "zoom").glob("*.jsonl.gz"))
     runs = {called(path): lines(path)[1:] for path in paths}
-    deit, every = runs["DeiT-Tiny, ImageNet"], list(runs.values())
+    deit, taught, every = runs["DeiT-Tiny, ImageNet"], runs["ResNet-26 w3, CIFAR-10"], list(runs.values())
     aligned = [lines(path)[0]["defences"]["zoom"]["cover"].get("align", 1) > 1 for path in paths]
     on_grid = [rows for rows, whole in zip(every, aligned, strict=True) if whole]
     middle = [rows for rows, path in zip(every, paths, strict=True) if "--patch32" in path.name]
@@ -203,16 +211,14 @@ def zoom_figures() -> dict[str, str]:
     splits = [split(rows, *pair) for pair, rows in compared]
     certain = beyond_chance(splits)
     won = [(pair, a > b, sure) for (pair, _), (a, b), sure in zip(compared, splits, certain, strict=True)]
-    lost = [(pair, a < b and sure) for (pair, _), (a, b), sure in zip(compared, splits, certain, strict=True)]
+    own = zip(compared, splits, adjusted(splits), strict=True)
+    lost = [(rows, counts, after) for (pair, rows), counts, after in own if pair == asked[0] and counts[0] < counts[1]]
     field = "certificate_passes"
     cleaner = [split(rows, "zoom", CLEANSER, right) for rows in every]
 
     def ahead(pair: tuple[str, str]) -> tuple[str, str]:
         own = [(more, sure) for asked_pair, more, sure in won if asked_pair == pair]
         return f"{sum(more for more, _ in own)} of {len(own)}", str(sum(more and sure for more, sure in own))
-
-    def behind_surely(pair: tuple[str, str]) -> str:
-        return str(sum(surely for asked_pair, surely in lost if asked_pair == pair))
 
     return {
         "zoom ahead": ahead(asked[0])[0],
@@ -227,10 +233,17 @@ def zoom_figures() -> dict[str, str]:
         "zoom all proofs zoom": passes(mean(deit, "zoom", "certificate_passes")),
         "zoom all proofs cleanser": passes(mean(deit, CLEANSER, "certificate_passes")),
         "zoom challenger answer": span(answer(rows, CHALLENGER) for rows in every),
-        "zoom behind": ", ".join(
-            with_half(rows, "zoom", CLEANSER) for rows in every if points(rows, "zoom", CLEANSER) < 0
+        "zoom behind": ", ".join(with_half(rows, "zoom", CLEANSER) for rows, _, _ in lost),
+        "zoom behind chance": ", ".join(f"{chance(counts):.2f}" for _, counts, _ in lost),
+        "zoom behind adjusted": ", ".join(f"{after:.2f}" for _, _, after in lost),
+        "overview challenger": share(certified(row, CHALLENGER) for row in taught),
+        "overview challenger answer": passes(answer(taught, CHALLENGER)),
+        "overview challenger zoom": share(certified(row, "zoom") for row in taught),
+        "overview challenger zoom answer": passes(answer(taught, "zoom")),
+        "overview test": span(
+            100 * sum(certified(r, TEST) for r in run_of(name, TEST)[1]) / len(run_of(name, TEST)[1]) for name in runs
         ),
-        "zoom behind beyond chance": behind_surely(asked[0]),
+        "overview detection clean": span((points(r, "zoom detection", "undefended", right) for r in every), "+.1f"),
         "overview recovery": span((100 * sum(certified(r, "zoom") for r in rows) / len(rows) for rows in every), ".1f"),
         "overview detection answers": span(answer(rows, "zoom detection") for rows in every),
         "overview answers": span(answer(rows, "zoom") for rows in every),

@@ -111,7 +111,7 @@ def test_models_that_do_not_give_logits(model: nn.Module) -> None:
 def test_a_cpu_that_emulates_bf16_computes_in_fp32(
     machine: str, mkldnn: bool, avx512_bf16: bool, amx: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices.platform, "machine", lambda: machine)
+    monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: mkldnn)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)

@@ -87,7 +87,7 @@ def test_a_command_that_is_killed_has_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its exit code is below 0."""
-    monkeypatch.setattr(sweep.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -9))
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], -9))
     assert sweep.run(Command(("models",), ()), Path("out"), float("inf")) == sweep.FAILED
     assert "exit -9: models" in capsys.readouterr().out
 

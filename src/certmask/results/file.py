@@ -12,12 +12,11 @@ import warnings
 import zlib
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib import metadata
+from importlib import import_module, metadata
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from certmask import __version__
 from certmask.errors import ResultsError
 
 FORMAT = 2
@@ -37,7 +36,7 @@ def provenance(others: Iterable[str] = ()) -> dict[str, str]:
     """Versions of everything that the numbers depend on, ``others`` where a model needs them."""
     packages = ("torch", "timm", "numpy", "pillow", "openvino", *others)
     versions = {package: _version(package) for package in packages}
-    own = {"certmask": __version__, "certmask source": source_digest()}
+    own = {"certmask": import_module("certmask").__version__, "certmask source": source_digest()}
     return {"python": platform.python_version(), **own, **versions}
 
 
