@@ -74,7 +74,7 @@ def demo(
         screen.print(f"The attacked photo: {picture}", markup=False, soft_wrap=True)
     seconds = time.monotonic() - start
     screen.print(f"All figures: certmask table {out}   ({seconds:.0f} s)", markup=False, soft_wrap=True)
-    screen.print("20 photos are few: docs/results.md has these defences on 2,000 of them, and on four other networks.")
+    screen.print("20 photos are few: docs/results.md has these defences on 2,000 of them, and on other networks.")
     screen.print("Next, on a photo of yours: certmask predict PHOTO.jpg --draw sure.png", markup=False)
 
 
