@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchmarks.train_models import unreported
 from certmask.certification import certify_run, photo_margin
-from certmask.classifier import token_side
 from certmask.covers import patchcleanser_cover
 from certmask.data import load_dataset
 from certmask.defences import AnyDefence, MaskedDefence, engine_covers
 from certmask.engine import Engine
+from certmask.identity import token_side
 from certmask.rules import PatchCleanser
 from certmask.threat import Patch
 from certmask.training.course import MASKS_PER_AXIS, questions

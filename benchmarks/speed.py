@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.plain_loop import certified, two_mask_labels
+from certmask.backends.arithmetic import float32_mode
 from certmask.backends.devices import device_name
-from certmask.classifier import Classifier, float32_mode
+from certmask.classifier import Classifier
 from certmask.covers import Cover, patchcleanser_cover, spread_cover
 from certmask.data import load_dataset
 from certmask.defences import MaskedDefence, examine

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.plain_loop import certified, two_mask_labels
+from certmask.backends.arithmetic import float32_mode
 from certmask.backends.devices import device_name
-from certmask.classifier import Classifier, float32_mode
+from certmask.classifier import Classifier
 from certmask.cli.choices import photos_for
 from certmask.covers import default_cover, patchcleanser_cover, zoom_cover
 from certmask.covers.default import default_patch

@@ -54,12 +54,13 @@ from certmask.attacks.goals import (
 )
 from certmask.attacks.levels import levels_of, settling_logits
 from certmask.certificate import Decision, Guarantee
-from certmask.classifier import Classifier, weights_digest
+from certmask.classifier import Classifier
 from certmask.covers import Cover, offset_cover, replicated_cover, spread_cover, zoom_cover
 from certmask.defences import LocalDefence, MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError, CertmaskError
 from certmask.evidence import LocalClassifier, RobustMasking
+from certmask.identity import weights_digest
 from certmask.rules import (
     RULES,
     JuryDetection,

@@ -9,10 +9,11 @@ from looking import outputs_under, singles_of
 from torch import Tensor, nn
 
 from certmask.backends import BACKENDS, PRECISIONS, Backend, backends_help, default_backend, devices
-from certmask.classifier import Classifier, weights_digest
+from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
+from certmask.identity import weights_digest
 from certmask.threat import Patch
 
 

@@ -15,8 +15,9 @@ from members import EVERY_RULE, suited
 from tables import votes_under
 from torch import Tensor, nn
 
+from certmask.backends.arithmetic import compile_options
 from certmask.certificate import NO_CLASS, Guarantee
-from certmask.classifier import Classifier, compile_options
+from certmask.classifier import Classifier
 from certmask.covers import Cover, offset_cover, patchcleanser_cover, spread_cover
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine, Finding

@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from certmask.classifier import Classifier, token_side
+from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
+from certmask.identity import token_side
 from certmask.threat import Patch
 from certmask.training import starting_point
 from certmask.zoo import build_model, load_checkpoint, save_model

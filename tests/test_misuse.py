@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import certmask as cm
-from certmask.classifier import Classifier, architecture_digest, weights_digest
+from certmask.classifier import Classifier
 from certmask.data import load_dataset
 from certmask.defences import MaskedDefence, examine
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError, CoverError, DataError, ResultsError
+from certmask.identity import architecture_digest, weights_digest
 from certmask.passes import Passes
 from certmask.results.file import ResultsFile
 from certmask.rules import JuryDetection, JuryRecovery, Undefended

@@ -14,11 +14,12 @@ from looking import outputs_under, singles_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from certmask.classifier import HIDDEN, Classifier
+from certmask.classifier import Classifier
 from certmask.covers import band_cover
 from certmask.engine import Engine
 from certmask.engine.premises import check_company
 from certmask.errors import ClassifierError
+from certmask.images import HIDDEN
 from certmask.votes import as_votes
 from certmask.zoo import build_model
 from certmask.zoo.models import load_model

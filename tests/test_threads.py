@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from certmask.backends import openvino
+from certmask.backends.arithmetic import float32_mode
 from certmask.backends.outputs import CHECKED_BATCHES
-from certmask.classifier import Classifier, float32_mode
+from certmask.classifier import Classifier
 from certmask.covers import spread_cover
 from certmask.deployed import Defence
 from certmask.errors import ClassifierError

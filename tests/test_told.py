@@ -13,11 +13,12 @@ from looking import outputs_under, singles_of
 from torch import Tensor, nn
 
 from certmask.attacks.descent import Surrogate
-from certmask.classifier import HIDDEN, Classifier
+from certmask.classifier import Classifier
 from certmask.covers import Cover, band_cover, spread_cover
 from certmask.deployed.defence import Defence
 from certmask.engine import Engine
 from certmask.errors import ClassifierError
+from certmask.images import HIDDEN
 from certmask.threat import Patch
 from certmask.training.recipe import Recipe
 from certmask.training.trainer import Trainer

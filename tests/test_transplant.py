@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from certmask.classifier import HIDDEN
 from certmask.errors import CertmaskError
+from certmask.images import HIDDEN
 from certmask.training.start import starting_point
 from certmask.zoo import build_model, card_of
 from certmask.zoo.checkpoint import read_state_dict

@@ -16,12 +16,13 @@ from torch.nn import functional
 
 import certmask as cm
 from certmask.attacks.descent import Surrogate
-from certmask.classifier import Classifier, token_side
+from certmask.classifier import Classifier
 from certmask.covers import patchcleanser_cover, spread_cover
 from certmask.deployed import Defence
 from certmask.engine import Engine
 from certmask.errors import CertmaskError, ClassifierError
 from certmask.function import check_function
+from certmask.identity import token_side
 from certmask.results.file import read_results
 from certmask.rules import JuryRecovery
 from certmask.threat import Patch

@@ -13,9 +13,9 @@ from torch.nn.functional import one_hot
 
 from certmask.attacks.means import check_allowed, patches_to_try
 from certmask.attacks.pictures import checked_corners, paste
-from certmask.classifier import checked_images
 from certmask.deployed import Answer, Defence
 from certmask.errors import AttackError
+from certmask.images import checked_images
 from certmask.threat import Patch, Size, checked_size
 
 

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import reduce
-from math import isfinite, isnan
-from numbers import Real
-from threading import RLock
+from math import isnan
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from certmask.backends import PRECISIONS, ForeignModel, backend_named, is_compilable
+from certmask.backends import PRECISIONS, backend_named, is_compilable
+from certmask.backends.arithmetic import as_deployed, compile_options, float32_mode
 from certmask.backends.devices import best_batch, best_precision, device_name, present_device
 from certmask.backends.outputs import are_probabilities, checked_logits, logits_of
 from certmask.company import ROUNDING, company_change, probes, swayed_by_company
 from certmask.errors import CertmaskError, ClassifierError
+from certmask.identity import known_of, packages_of
+from certmask.images import Colour, checked_colour, checked_images, fill_for, is_told
 from certmask.threat import Size, checked_size
 from certmask.views import PLAIN, checked_views, turned
 
-UNKNOWN = "unknown"
-"""The weights of a plain callable."""
-Colour = tuple[float, float, float]
-HIDDEN = -1.0
-"""What stands in every channel of a hidden pixel for a network that is told so: no photo has it, none can forge it."""
 T = TypeVar("T")
-_ONE_MODE = RLock()
-"""torch has one float32 mode for all threads, so they take turns to start kernels in theirs."""
 
 
 class Classifier:
@@ -112,9 +103,9 @@ class Classifier:
                 f"expected mean 0 and std 1 for {self.name}, which is told what is hidden and normalizes by itself, "
                 f"got mean {self.mean} and std {self.std}"
             )
-        self.grid, self.weights, self.architecture = _known_of(model, self.size)
+        self.grid, self.weights, self.architecture = known_of(model, self.size)
         self.backend, self.files = backend, files_sha256
-        self.packages = _packages(model, backend)
+        self.packages = packages_of(model, backend)
         compilable = self.device.type == "cuda" and _convertible(model) and bool(compile_options())
         self.compiled = is_compilable(model) and (compilable if compiled is None else compiled)
         self._shift = torch.tensor(self.mean, device=self.device).view(1, 3, 1, 1)
@@ -334,130 +325,6 @@ class Classifier:
         }
 
 
-def compile_options() -> dict[str, bool]:
-    """Options under which torch compiles a network without timing kernels; none where it cannot (before 2.10).
-
-    By default it times several and takes the fastest, so that another process may sum in another order and be another
-    function than the one that was certified.
-    """
-    from torch._inductor import config
-
-    return {"deterministic": True} if hasattr(config, "deterministic") else {}
-
-
-@contextmanager
-def float32_mode(device: torch.device, tf32: bool) -> Iterator[None]:
-    """fp32 means fp32: on a GPU, the reduced tf32 mode is used only where it was asked for, by whichever thread."""
-    if device.type != "cuda" or torch.compiler.is_compiling():
-        yield
-        return
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    with _ONE_MODE:
-        before = matmul.allow_tf32, cudnn.allow_tf32
-        matmul.allow_tf32 = cudnn.allow_tf32 = tf32
-        try:
-            yield
-        finally:
-            matmul.allow_tf32, cudnn.allow_tf32 = before
-
-
-@contextmanager
-def as_deployed(device: torch.device) -> Iterator[None]:
-    """The certified precision holds inside a caller's ``torch.autocast``, too."""
-    if torch.compiler.is_compiling() or not torch.is_autocast_enabled(device.type):
-        yield
-        return
-    with torch.autocast(device.type, enabled=False):
-        yield
-
-
-def checked_colour(colour: Any, what: str) -> Colour:
-    """Red, green and blue as three finite numbers."""
-    try:
-        red, green, blue = map(float, colour)
-    except (TypeError, ValueError):
-        raise ClassifierError(f"expected {what} of three numbers, got {colour!r}") from None
-    if not all(map(isfinite, (red, green, blue))):
-        raise ClassifierError(f"expected {what} of three finite numbers, got {colour!r}")
-    return red, green, blue
-
-
-def is_told(model: object) -> bool:
-    """Whether a network is told what is hidden, and tells it from any colour."""
-    return getattr(model, "told", False) is True
-
-
-def fill_for(model: object, mean: Colour) -> Colour:
-    """What masks paint for a model: its mean colour, or ``HIDDEN`` if it is told."""
-    return (HIDDEN, HIDDEN, HIDDEN) if is_told(model) else mean
-
-
-def fill_colour(fill: Any) -> Colour | None:
-    """The colour of masks: three numbers, or one for a grey; None stays None."""
-    if fill is None:
-        return None
-    return checked_colour([fill] * 3 if isinstance(fill, Real) else fill, "fill")
-
-
-def checked_images(images: Any, size: Size) -> Tensor:
-    """Images as float32; an error unless they are ``[n, 3, height, width]`` of the right size within [0, 1].
-
-    A numpy array is taken for the tensor of its values.
-    """
-    if isinstance(images, np.ndarray) and images.dtype.kind == "f":
-        images = torch.from_numpy(np.array(images, dtype=np.float32))
-    if not isinstance(images, Tensor):
-        kind = f"an array of {images.dtype}" if isinstance(images, np.ndarray) else f"a {type(images).__name__}"
-        raise ClassifierError(f"expected images as a tensor or array of floating point in [0, 1], got {kind}")
-    if images.ndim != 4 or tuple(images.shape[1:]) != (3, *size):
-        raise ClassifierError(f"expected images of shape [n, 3, {size[0]}, {size[1]}], got {list(images.shape)}")
-    if not images.is_floating_point():
-        raise ClassifierError(f"expected images as floating point in [0, 1], got {images.dtype}")
-    if images.numel():
-        low, high = _extremes(images)
-        if not (low >= 0 and high <= 1):
-            raise ClassifierError(f"expected image values in [0, 1], got {low:.3g} to {high:.3g}")
-    return images.float()
-
-
-def token_side(model: nn.Module, size: Size) -> int:
-    """The side of the square tokens into which a network cuts an input of this size; 1 if it has none, or several.
-
-    A convolution over images makes them, in a module that has a ``patch_size``: so it is in transformers, mixers and
-    Swins of timm. The stem of a ConvNeXt is in none.
-    """
-    sides = {
-        _cut(layer, size) if getattr(own, "img_size", None) in (None, size) else 1
-        for own in model.modules()
-        if hasattr(own, "patch_size")
-        for layer in own.children()
-        if isinstance(layer, nn.Conv2d) and layer.in_channels == 3
-    }
-    return sides.pop() if len(sides) == 1 else 1
-
-
-def _cut(convolution: nn.Conv2d, size: Size) -> int:
-    """The side of the squares into which a convolution cuts an input; 1 where they overlap or do not fill it."""
-    side = convolution.kernel_size[0]
-    squares = convolution.kernel_size == convolution.stride == (side, side) and convolution.padding == (0, 0)
-    return side if squares and size[0] % side == size[1] % side == 0 else 1
-
-
-def _known_of(model: object, size: Size) -> tuple[int, str, str]:
-    """The side of a model's tokens, and the digests of its weights and of its layers."""
-    if isinstance(model, ForeignModel):
-        return model.grid, model.sha256, model.layers_sha256
-    if isinstance(model, nn.Module):
-        return token_side(model, size), weights_digest(model), architecture_digest(model)
-    return 1, UNKNOWN, UNKNOWN
-
-
-def _packages(model: object, backend: str) -> tuple[str, ...]:
-    """What computes a model, or has its layers, beside what every results file names."""
-    own = type(model).__module__.partition(".")[0]
-    return tuple(sorted({backend_named(backend).package, own} & {"onnxruntime", "transformers"}))
-
-
 def _convertible(model: object) -> bool:
     """Whether a network may change its precision and be compiled; a ScriptModule's constants would stay behind."""
     return isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule)
@@ -470,31 +337,3 @@ def _reason(error: BaseException) -> str:
         return type(error).__name__
     scripted = "TorchScript" in lines[0]
     return lines[-1].removeprefix("RuntimeError: ") if scripted else lines[0]
-
-
-def _extremes(images: Tensor) -> tuple[float, float]:
-    """Smallest and largest value; NaN if there is one. On the host numpy finds them without waking other threads."""
-    if images.device.type == "cpu" and images.dtype in (torch.float32, torch.float64):
-        values = images.detach().numpy()
-        return float(values.min()), float(values.max())
-    low, high = images.aminmax()
-    return low.item(), high.item()
-
-
-def weights_digest(model: nn.Module) -> str:
-    """sha256 over all parameters and buffers, by name: the same for the same weights under any library version."""
-    return tensors_digest([*model.named_parameters(), *model.named_buffers()])
-
-
-def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """sha256 over named tensors, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(tensors, key=lambda item: item[0]):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def architecture_digest(model: nn.Module) -> str:
-    """sha256 over the printed layers, which tells a ReLU from a Tanh; library versions may print differently."""
-    return hashlib.sha256(str(model).encode()).hexdigest()

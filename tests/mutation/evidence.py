@@ -171,7 +171,7 @@ EVIDENCE = [
     Fault(
         "told of a colour",
         "networks that are told what is hidden get the mean colour there, which a photo can have, too",
-        "classifier.py",
+        "images.py",
         "return (HIDDEN, HIDDEN, HIDDEN) if is_told(model) else mean",
         "return mean",
         ("test_told.py::test_votes_are_those_of_six_channels_made_by_hand",),

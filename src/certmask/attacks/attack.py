@@ -14,10 +14,11 @@ from torch import Tensor
 from certmask.attacks.pictures import beneath, checked_corners, eight_bits, paste, several
 from certmask.attacks.scene import Scene
 from certmask.certificate import Decision
-from certmask.classifier import Classifier, checked_images
+from certmask.classifier import Classifier
 from certmask.defences import RuledDefence, examine
 from certmask.engine import Engine
 from certmask.errors import AttackError
+from certmask.images import checked_images
 from certmask.results.run import Placed
 from certmask.threat import Patch, Size, checked_patch
 

@@ -17,12 +17,14 @@ from certmask.attacks.goals import DOUBT, HIDDEN, KEEP, Bits, Drawn, Views
 from certmask.attacks.pictures import paste
 from certmask.attacks.scene import Lens
 from certmask.backends.outputs import logits_of
-from certmask.classifier import Classifier, Colour, weights_digest
+from certmask.classifier import Classifier
 from certmask.covers import Cover
 from certmask.engine import Engine
 from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import AttackError
 from certmask.geometry import IntArray, Mask
+from certmask.identity import weights_digest
+from certmask.images import Colour
 from certmask.threat import Patch, Size
 from certmask.views import turned
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from certmask.certificate import Certificate, Guarantee
 from certmask.certification import certified_rows, run_header
-from certmask.classifier import Classifier, Colour, checked_images, fill_colour
+from certmask.classifier import Classifier
 from certmask.covers import Cover
 from certmask.data import pictures
 from certmask.defences import Explanation, LocalDefence, MaskedDefence, Outcome, RuledDefence, examine, explain
@@ -29,6 +29,7 @@ from certmask.errors import CertmaskError
 from certmask.evidence import EvidenceRule
 from certmask.evidence.registry import is_local
 from certmask.function import check_behaviour
+from certmask.images import Colour, checked_images, fill_colour
 from certmask.results.file import Row
 from certmask.rules import Rule
 from certmask.rules.registry import rule_of

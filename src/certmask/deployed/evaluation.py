@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from certmask.certificate import Guarantee
 from certmask.certification import Progress, certify_run, recorded, run_margin
-from certmask.classifier import Classifier, Colour, fill_colour
+from certmask.classifier import Classifier
 from certmask.covers import Cover
 from certmask.covers.default import default_patch
 from certmask.data import Dataset, Framing, Pictures, in_memory, load_dataset
@@ -25,6 +25,7 @@ from certmask.engine import Engine
 from certmask.errors import CertmaskError, DataError, ResultsError
 from certmask.evidence import EvidenceRule, LocalClassifier
 from certmask.evidence.registry import is_local
+from certmask.images import Colour, fill_colour
 from certmask.results.columns import COLUMNS, UNITS, figures
 from certmask.results.file import ResultsFile, Row
 from certmask.results.run import Run, check_begun, read_run

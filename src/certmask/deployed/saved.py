@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from certmask.backends.devices import settings
-from certmask.classifier import Classifier, Colour, tensors_digest
+from certmask.classifier import Classifier
 from certmask.covers import Cover, joined_cover, stacked_cover
 from certmask.covers.cover import against
 from certmask.defences import LocalDefence, MaskedDefence, RuledDefence
@@ -27,6 +27,8 @@ from certmask.errors import CertmaskError, ClassifierError
 from certmask.evidence.network import LocalClassifier, LocalLogits
 from certmask.function import check_function
 from certmask.geometry import Mask
+from certmask.identity import tensors_digest
+from certmask.images import Colour
 from certmask.results.file import provenance
 from certmask.rules import Rule
 from certmask.rules.registry import as_described_now, rule_from

@@ -14,11 +14,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from certmask.classifier import UNKNOWN
 from certmask.engine.engine import Engine
 from certmask.engine.masking import footprint_from
 from certmask.errors import VoteError
 from certmask.geometry import IntArray
+from certmask.identity import UNKNOWN
 from certmask.passes import NONE, Passes, widened
 
 VOTES_FORMAT = "1"

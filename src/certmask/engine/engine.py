@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certmask.classifier import Classifier, Colour
+from certmask.classifier import Classifier
 from certmask.company import rounding_of
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint
 from certmask.engine.forward import Forward
 from certmask.errors import CertmaskError, ChangedModelError, CoverError
 from certmask.geometry import IntArray
+from certmask.images import Colour
 from certmask.passes import Ask, Ballot, Passes
 from certmask.rules.rule import Asking
 from certmask.votes import Votes, VoteStore, head_of

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certmask.backends.arithmetic import as_deployed, compile_options, float32_mode
 from certmask.certificate import NO_CLASS
-from certmask.classifier import Classifier, Colour, as_deployed, checked_images, compile_options, float32_mode
+from certmask.classifier import Classifier
 from certmask.company import SAME, probes, rounding_of
 from certmask.covers import Cover
 from certmask.engine.fingerprint import Fingerprint, evidence_of
 from certmask.engine.masking import MaskTable, hidden_by
 from certmask.errors import ChangedModelError, ClassifierError, VoteError, first_line
 from certmask.geometry import IntArray
+from certmask.images import Colour, checked_images
 from certmask.passes import NONE, widened
 from certmask.votes import FloatArray, as_votes, head_of
 

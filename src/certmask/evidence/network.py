@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import Classifier, architecture_digest, as_deployed, weights_digest
+from certmask.backends.arithmetic import as_deployed
+from certmask.classifier import Classifier
 from certmask.company import ROUNDING
 from certmask.errors import ClassifierError
 from certmask.evidence.field import Field, field_of_batch
 from certmask.evidence.maps import LARGEST, touched
+from certmask.identity import architecture_digest, weights_digest
 from certmask.threat import Size
 from certmask.views import PLAIN, checked_views
 

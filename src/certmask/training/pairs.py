@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from certmask.classifier import token_side
 from certmask.covers import Cover, patchcleanser_cover
 from certmask.covers.default import Wishes, suited_cover
 from certmask.deployed.tokens import on_tokens
 from certmask.engine.masking import MaskTable, hidden_by
+from certmask.identity import token_side
 from certmask.threat import Size, checked_patch
 from certmask.training.recipe import Recipe
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from certmask.backends import is_compilable
-from certmask.classifier import fill_for
 from certmask.errors import CertmaskError
+from certmask.images import fill_for
 from certmask.zoo import Card, load_checkpoint
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from certmask.backends import is_compilable
-from certmask.classifier import Colour, fill_for
 from certmask.errors import CertmaskError
+from certmask.images import Colour, fill_for
 from certmask.training.augmentation import random_band
 from certmask.training.lessons import Lessons
 from certmask.training.loss import loss_of

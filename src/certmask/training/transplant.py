@@ -8,8 +8,8 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-from certmask.classifier import Colour
 from certmask.errors import CertmaskError
+from certmask.images import Colour
 from certmask.zoo.checkpoint import StateDict
 from certmask.zoo.timm_import import import_timm
 

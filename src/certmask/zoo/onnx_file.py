@@ -16,11 +16,11 @@ from torch import Tensor
 from certmask.backends.graph import Graph, read_graph, without_softmax
 from certmask.backends.onnxruntime import OnnxNetwork
 from certmask.backends.outputs import are_probabilities
-from certmask.classifier import checked_colour
 from certmask.data import Framing
 from certmask.data.framing import LARGEST
 from certmask.data.imagenet import imagenet_names
 from certmask.errors import CertmaskError, ClassifierError, first_line
+from certmask.images import checked_colour
 from certmask.threat import Size, checked_size
 from certmask.zoo.card import Card, card_path
 from certmask.zoo.classes import checked_names

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from certmask.classifier import Colour, checked_colour
 from certmask.data import Framing, to_tensor
 from certmask.data.framing import LARGEST, RESAMPLINGS
 from certmask.errors import CertmaskError, ClassifierError, first_line
+from certmask.images import Colour, checked_colour
 from certmask.threat import Size, checked_size
 
 SAME = 1e-5
