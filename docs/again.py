@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,15 @@ def _looks(defence: dict[str, Any]) -> Any:
     return defence["cover"]["digest"] if "cover" in defence else defence["fields"]
 
 
+@lru_cache
 def two_versions(results: Path) -> dict[tuple[str, str], list[list[Verdict]]]:
     """By experiment and folder: what two versions made of the same photos, run by run; an error if they are one."""
     found: dict[tuple[str, str], list[list[Verdict]]] = {}
     for folder in PHOTOS:
         for place in measured_folders(results / folder):
+            twins = {trial.run.path.name: trial.run for trial in trials_in(results / "reproduce" / place.name)}
             for trial in trials_in(place):
-                twin = read_run(results / "reproduce" / trial.run.path.relative_to(results / folder))
+                twin = twins[trial.run.path.name]
                 newer, older = (trial.run, twin) if folder == "again" else (twin, trial.run)
                 _check_twins(newer, older)
                 if not images(trial.run) <= images(twin):

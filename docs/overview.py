@@ -24,6 +24,7 @@ from zoom import (
     JURIES,
     by_name,
     ends,
+    measured,
     on_tokens,
     passes,
     percent,
@@ -62,7 +63,7 @@ def overview_table(folder: Path) -> str:
     """Every network that has zoom beside it with every defence, at 2 % (2.4 % on CIFAR-10), one promise a column."""
     lines = []
     for trial in trials(folder / "zoom").values():
-        own, published = by_name(trial.run), _published(trial, folder / "table1")
+        own, published = measured(trial), _published(trial, folder / "table1")
         rows = (own[BARE], published, own[CLEANSER], own[CHALLENGER], own[SHIPPED], own[SHIPPED_DETECTION])
         lines += [_line(title_of(trial), row) for row in rows]
     return lined(COLUMNS, lines, words=2)
@@ -94,11 +95,11 @@ def _lead(trial: FinishedTrial) -> str:
 
 def _published(trial: FinishedTrial, folder: Path) -> Figures:
     """The published rule on the network and the photos of a trial; an error if they are others."""
-    beside = [one.run for one in trials_in(folder) if (one.model, one.patch) == (trial.model, trial.patch)]
-    same = [run for run in beside if _photos(run) == _photos(trial.run) and PUBLISHED in run.defences]
+    beside = [one for one in trials_in(folder) if (one.model, one.patch) == (trial.model, trial.patch)]
+    same = [one for one in beside if _photos(one.run) == _photos(trial.run) and PUBLISHED in one.entries]
     if len(same) != 1:
         raise ResultsError(f"expected a run of {PUBLISHED!r} on the photos of {trial.run.path}, got {len(same)}")
-    return by_name(same[0])[PUBLISHED]
+    return same[0].entries[PUBLISHED].measured
 
 
 def _photos(run: Run) -> set[str]:
@@ -259,7 +260,7 @@ def _claims() -> dict[str, str]:
 
 
 def _costs(results: Path) -> dict[str, str]:
-    own = {model: by_name(trial.run) for model, trial in trials(results / "reproduce/zoom").items()}
+    own = {model: measured(trial) for model, trial in trials(results / "reproduce/zoom").items()}
     found = list(trials(results / "reproduce/zoom").values())
     rates: dict[str, list[float]] = {}
     for row in json.loads((results / "speed/zoom-h200.json").read_text())["rows"]:

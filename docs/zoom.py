@@ -51,6 +51,11 @@ def by_name(run: Run) -> dict[str, Figures]:
     return {own.defence: own for own in figures(run)}
 
 
+def measured(trial: FinishedTrial) -> dict[str, Figures]:
+    """The same of a trial, which counts its rows once."""
+    return {name: entry.measured for name, entry in trial.entries.items()}
+
+
 def percent(share: Share | None) -> str:
     return "–" if share is None else share.percent
 
@@ -115,7 +120,7 @@ def one_run_table(path: Path) -> str:
 def detection_table(folder: Path) -> str:
     lines = []
     for trial in trials(folder).values():
-        found = by_name(trial.run)
+        found = measured(trial)
         for own in (found[AGREEMENT.name], found[SHIPPED_DETECTION]):
             lines.append(
                 f"{title_of(trial)} | {own.defence} | {percent(own.clean)} | {percent(own.certified)} | "
@@ -132,7 +137,7 @@ def brief_table(folder: Path) -> str:
     """PatchCleanser and zoom, one row a network."""
     lines = []
     for trial in trials(folder).values():
-        one, two = (by_name(trial.run)[name] for name in (CLEANSER, SHIPPED))
+        one, two = (measured(trial)[name] for name in (CLEANSER, SHIPPED))
         lines.append(
             f"{title_of(trial)} | {percent(one.certified)} → {percent(two.certified)} | "
             f"{percent(one.clean)} → {percent(two.clean)} | "
@@ -312,7 +317,7 @@ def zoom(results: Path) -> dict[str, str]:
     """Figures in sentences about zoom."""
     networks = trials(results / "reproduce/zoom")
     found = list(networks.values())
-    own = {model: by_name(trial.run) for model, trial in networks.items()}
+    own = {model: measured(trial) for model, trial in networks.items()}
     on_grid = [trial for trial in found if on_tokens(trial)]
     deit, small = own[DEIT], own[IMAGENETTE]
     mirror = by_name(read_run(results / "mirror/deit-tiny.jsonl.gz"))

@@ -460,6 +460,7 @@ def paper_figures() -> dict[str, str]:
     }  # fmt: skip
 
 
+@lru_cache
 def figures() -> dict[str, str]:
     return {
         **zoom_figures(),

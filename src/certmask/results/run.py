@@ -39,6 +39,7 @@ PATCH: Shape = {"corner": list, "size": list}
 Placed = tuple[Size, Size]
 """Corner and size of a patch on the model's input."""
 KNOWN_BASES = ("", *BASES)
+MOST = sys.float_info.max
 LAST_RESORTS = ("bare", "majority")
 """What an answer rests on that no certificate speaks of."""
 GOING_ON: Mapping[str, Shape] = {"certify": {"input_sha256": str}, "attack": {"attempt": str}}
@@ -356,7 +357,10 @@ def _check_basis(outcome: Row, promise: _Promise, where: str) -> None:
     if weakest is not None:
         _check(weakest, WEAKEST, f"the weakest place of {where}")
         places, lead = weakest["places"], weakest.get("lead")
-        boxes = all(isinstance(box, list) and len(box) == 4 and all(_fits(e, int) for e in box) for box in places)
+        boxes = all(
+            type(box) is list and len(box) == 4 and all(type(edge) is int and 0 <= edge <= MOST for edge in box)
+            for box in places
+        )
         sizes = weakest.get("sizes", places)
         known = boxes and places and isinstance(sizes, list) and len(sizes) == len(places)
         if not known or not (isinstance(lead, (int, float)) and _fits(abs(lead), float)):
@@ -414,11 +418,11 @@ def _check(fields: Any, shape: Shape, where: str) -> None:
 
 
 def _fits(value: Any, kind: type) -> bool:
-    """Whether a value has the kind; numbers are finite and at least 0, and a bool is no number."""
+    """Whether a value that JSON gave has the kind; numbers are finite and at least 0, and a bool is no number."""
+    found = type(value)
     if kind is int or kind is float:
-        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
-        return number and 0 <= value <= sys.float_info.max
-    return isinstance(value, kind)
+        return (found is kind or found is int) and 0 <= value <= MOST
+    return found is kind
 
 
 _WORDS = {
