@@ -228,12 +228,13 @@ def caption(record: dict[str, Any]) -> str:
 def failure_caption(record: dict[str, Any]) -> str:
     """The picture of the attack that fails in words; README.md quotes it."""
     bare, published, zoom = (record["defences"][name] for name in (UNDEFENDED, PUBLISHED, ZOOM))
-    size = "×".join(map(str, record["patch"]))
-    fooled = [f"the network alone see *{bare['answer']}*", f"CertMask's published rule *{published['answer']}*"]
+    size, fooled = "×".join(map(str, record["patch"])), f"*{bare['answer']}*"
+    followed = "the same" if published["answer"] == bare["answer"] else f"*{published['answer']}*"
     return (
-        f"A {size} patch makes {' and '.join(fooled)}. Zoom answers *{zoom['answer']}*, as it had proved of this photo "
-        f"for every {size} patch. Blue: hide this place, and the network says {record['class']}; orange: hide it, and "
-        "the patch still fools the network."
+        f"A {size} patch makes the network alone say {fooled}, and CertMask's published rule says {followed}. Zoom, "
+        f"certmask's default, says *{zoom['answer']}*, and had proved of this photo that it would, for every {size} "
+        f"patch. Blue: hide this place, and the network says {record['class']}; orange: hide it, and the patch still "
+        "fools it."
     )
 
 
