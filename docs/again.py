@@ -1,4 +1,4 @@
-"""Blocks and figures about what was run twice: in two processes, or by two versions."""
+"""Blocks and figures about what was run twice: in two processes, or by two states of the program."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from certmask.results.run import Run, read_run
 
 CHANGED = ("jury recovery", "0.1.0")
 """A rule and the version after which its answers, not certificates, changed: where nobody is unbeaten."""
-VERSION = "0.2.0"
-"""The version that ran again what earlier ones had run."""
+PROGRAM = ("0.2.0", "be08e8290868beba")
+"""Version and digest of the source that ran again what earlier states of the program had run."""
 PHOTOS = {"again": "a tenth of the photos", "before": "all photos"}
 """Folders: its runs on a part of the photos of results/reproduce, and the runs that its own replaced there."""
 
@@ -46,7 +46,7 @@ def verdicts(one: Run, other: Run, names: Iterable[tuple[str, str]]) -> list[Ver
     return [
         Verdict(
             one.defences[mine]["rule"]["rule"],
-            certmask_of(other),
+            program_of(other)[0],
             any(a["defences"][mine][key] != b["defences"][theirs][key] for key in ("label", "alert")),
             a["defences"][mine]["certified"] != b["defences"][theirs]["certified"],
         )
@@ -96,13 +96,15 @@ def _looks(defence: dict[str, Any]) -> Any:
 
 
 @lru_cache
-def two_versions(results: Path) -> dict[tuple[str, str], list[list[Verdict]]]:
-    """By experiment and folder: what two versions made of the same photos, run by run; an error if they are one."""
+def two_programs(results: Path) -> dict[tuple[str, str], list[list[Verdict]]]:
+    """By experiment and folder: what two programs made of the same photos, run by run; an error if they are one."""
     found: dict[tuple[str, str], list[list[Verdict]]] = {}
     for folder in PHOTOS:
         for place in measured_folders(results / folder):
             twins = {trial.run.path.name: trial.run for trial in trials_in(results / "reproduce" / place.name)}
             for trial in trials_in(place):
+                if trial.run.path.name not in twins:
+                    raise ResultsError(f"expected a file beside {trial.run.path} in results/reproduce, got none")
                 twin = twins[trial.run.path.name]
                 newer, older = (trial.run, twin) if folder == "again" else (twin, trial.run)
                 _check_twins(newer, older)
@@ -114,25 +116,27 @@ def two_versions(results: Path) -> dict[tuple[str, str], list[list[Verdict]]]:
 
 
 def _check_twins(newer: Run, older: Run) -> None:
-    """An error unless two runs are of one network and only the first is of the version that ran again."""
+    """An error unless two runs are of one network and only the first is of the program that ran again."""
     if newer.model["weights_sha256"] != older.model["weights_sha256"]:
         raise ResultsError(f"expected the network of {older.path} in {newer.path}, got another")
-    versions = [certmask_of(run) for run in (newer, older)]
-    if versions[0] != VERSION or versions[1] == VERSION:
-        raise ResultsError(f"expected {VERSION} and an earlier version of {newer.path}, got {versions}")
+    programs = [program_of(run) for run in (newer, older)]
+    if programs[0] != PROGRAM or programs[1] == PROGRAM:
+        raise ResultsError(f"expected {PROGRAM} and an earlier program of {newer.path}, got {programs}")
 
 
 def images(run: Run) -> set[str]:
     return {row["image"] for row in run.rows}
 
 
-def certmask_of(run: Run) -> str:
-    return str(run.header["versions"]["certmask"])
+def program_of(run: Run) -> tuple[str, str]:
+    """The version of certmask and the digest of its source, as far as a run knew them."""
+    versions = run.header["versions"]
+    return versions["certmask"], versions.get("certmask source", "")
 
 
 def again_table(results: Path) -> str:
     """One row per experiment and share of photos; the rule whose answers changed by design has a row of its own."""
-    runs = two_versions(results)
+    runs = two_programs(results)
     rows = []
     for (name, folder), each in runs.items():
         same_rules = [v for own in each for v in own if not v.has_changed_rule]
@@ -142,11 +146,11 @@ def again_table(results: Path) -> str:
     rows.append(f"{' of '.join(CHANGED)}, in all of these | – | {len(juries)} | {told}")
     headings = "experiment | on | runs | verdicts | other answer | other certificate"
     every = lined(headings, rows, words=2)
-    return f"**Verdicts of {VERSION} beside those of earlier versions**\n\n{every}"
+    return f"**Verdicts of {PROGRAM[0]} beside those of earlier states of the program**\n\n{every}"
 
 
 def again(results: Path) -> dict[str, str]:
-    found = [v for each in two_versions(results).values() for own in each for v in own]
+    found = [v for each in two_programs(results).values() for own in each for v in own]
     juries, others = ([v for v in found if v.has_changed_rule is own] for own in (True, False))
     return {
         "verdicts": f"{len(found):,}",
@@ -158,6 +162,6 @@ def again(results: Path) -> dict[str, str]:
 
 
 def _made_anew(folder: Path) -> str:
-    """How many of the files that the pages print are of the version that ran again."""
-    made = [certmask_of(trial.run) == VERSION for trial in every_trial(folder)]
+    """How many of the files that the pages print are of the program that ran again."""
+    made = [program_of(trial.run) == PROGRAM for trial in every_trial(folder)]
     return f"{sum(made)} of {len(made)}"

@@ -21,6 +21,7 @@ from zoom import (
     CLEANSER,
     DEIT,
     GRID,
+    IMAGENETTE,
     JURIES,
     by_name,
     ends,
@@ -53,8 +54,8 @@ COLUMNS = (
     "network | defence | clean | certified recovery | certified detection | false alerts | "
     "passes to answer | passes to prove"
 )
-TAUGHT = "resnet26w3-cifar10"
-"""The network of zoom's experiment that learnt PatchCleanser's masks."""
+UNTRAINED = (DEIT, "resnet50_v1", "efficientnet-lite0")
+"""The networks of zoom's experiment that were not trained for hidden pixels: ImageNet's."""
 ENLARGED = Path("recipes/imagenette-kept-reported-greedy-384.jsonl.gz")
 KINDS = (Guarantee.RECOVERY, Guarantee.DETECTION)
 
@@ -279,10 +280,11 @@ def _costs(results: Path) -> dict[str, str]:
     return {
         "answers": ends(of(SHIPPED, "answer_passes"), ".0f"),
         "clean": ends(lost, "+.1f"),
-        "challenger": percent(own[TAUGHT][CHALLENGER].certified),
-        "challenger answer": passes(own[TAUGHT][CHALLENGER].answer_passes),
-        "challenger zoom": percent(own[TAUGHT][SHIPPED].certified),
-        "challenger zoom answer": passes(own[TAUGHT][SHIPPED].answer_passes),
+        "challenger": ends((100 * certified(own[model][CHALLENGER]) for model in UNTRAINED), ".1f"),
+        "challenger answers": ends((own[model][CHALLENGER].answer_passes for model in UNTRAINED), ".0f"),
+        "challenger zoom": ends((100 * certified(own[model][SHIPPED]) for model in UNTRAINED), ".1f"),
+        "challenger zoom answers": ends((own[model][SHIPPED].answer_passes for model in UNTRAINED), ".0f"),
+        "tuned": percent(own[IMAGENETTE][TUNED].certified),
         "test": ends((100 * share.value for share in tests if share), ".0f"),
         "recovery": ends(of(SHIPPED, "certified"), ".1f"),
         "detection": ends(of(SHIPPED_DETECTION, "certified"), ".0f"),

@@ -22,6 +22,9 @@ NETWORKS = {"deit_tiny": "DeiT-Tiny", "resnet50": "ResNet-50", "resnetv2_50": "R
             "efficientnet": "EfficientNet-Lite0", "resnet26": "ResNet-26", "resnet26w3": "ResNet-26 w3"}  # fmt: skip
 DATA = {"imagenet": "ImageNet", "imagenette": "Imagenette", "cifar10": "CIFAR-10"}
 CLEANSER, CHALLENGER, GRID = "PatchCleanser 6×6", "PatchCleanser 6×6, challenger", "PatchCleanser 6×6 on a token grid"
+PAGES = (ROOT / "README.md", ROOT / "docs/results.md", ROOT / "docs/appendix/zoom.md")
+SOURCE = "be08e8290868beba"
+"""The digest of the program that ran again what others had run."""
 TEST, ONCE = "published k=6", "published, exact minimum k=1"
 Row = dict[str, Any]
 
@@ -92,6 +95,10 @@ def signed(rows: Any, first: str, second: str) -> str:
     gained, lost = split(rows, first, second)
     tenths = (2000 * abs(gained - lost) + len(rows)) // (2 * len(rows))
     return f"{'+' if gained >= lost else '−'}{tenths // 10}.{tenths % 10}"
+
+
+def percent(rows: Any, defence: str) -> float:
+    return 100 * sum(certified(row, defence) for row in rows) / len(rows)
 
 
 def with_half(rows: Any, first: str, second: str) -> str:
@@ -200,7 +207,9 @@ def brief_row(network: str) -> list[str]:
 def zoom_figures() -> dict[str, str]:
     paths = sorted((REPRODUCE / "zoom").glob("*.jsonl.gz"))
     runs = {called(path): lines(path)[1:] for path in paths}
-    deit, taught, every = runs["DeiT-Tiny, ImageNet"], runs["ResNet-26 w3, CIFAR-10"], list(runs.values())
+    deit, every = runs["DeiT-Tiny, ImageNet"], list(runs.values())
+    mirrored = lines(ROOT / "results/mirror/deit-tiny.jsonl.gz")[1:]
+    untrained = [rows for name, rows in runs.items() if name.endswith(", ImageNet")]
     aligned = [lines(path)[0]["defences"]["zoom"]["cover"].get("align", 1) > 1 for path in paths]
     on_grid = [rows for rows, whole in zip(every, aligned, strict=True) if whole]
     middle = [rows for rows, path in zip(every, paths, strict=True) if "--patch32" in path.name]
@@ -236,10 +245,12 @@ def zoom_figures() -> dict[str, str]:
         "zoom behind": ", ".join(with_half(rows, "zoom", CLEANSER) for rows, _, _ in lost),
         "zoom behind chance": ", ".join(f"{chance(counts):.2f}" for _, counts, _ in lost),
         "zoom behind adjusted": ", ".join(f"{after:.2f}" for _, _, after in lost),
-        "overview challenger": share(certified(row, CHALLENGER) for row in taught),
-        "overview challenger answer": passes(answer(taught, CHALLENGER)),
-        "overview challenger zoom": share(certified(row, "zoom") for row in taught),
-        "overview challenger zoom answer": passes(answer(taught, "zoom")),
+        "overview challenger": span((percent(rows, CHALLENGER) for rows in untrained), ".1f"),
+        "overview challenger answers": span(answer(rows, CHALLENGER) for rows in untrained),
+        "overview challenger zoom": span((percent(rows, "zoom") for rows in untrained), ".1f"),
+        "overview challenger zoom answers": span(answer(rows, "zoom") for rows in untrained),
+        "overview tuned": share(certified(row, "zoom, tuned") for row in runs["DeiT-Tiny, Imagenette"]),
+        "zoom mirror zoom": share(certified(row, "zoom") for row in mirrored),
         "overview test": span(
             100 * sum(certified(r, TEST) for r in run_of(name, TEST)[1]) / len(run_of(name, TEST)[1]) for name in runs
         ),
@@ -286,14 +297,14 @@ def further_figures() -> dict[str, str]:
 
 
 def again_figures() -> dict[str, str]:
-    """What version 0.2.0 made of photos that earlier versions had run, where both call a defence the same."""
+    """What one program made of photos that earlier ones had run, where both call a defence the same."""
     verdicts = others = 0
     for folder in ("again", "before"):
         for path in sorted((ROOT / "results" / folder).glob("*/*.jsonl.gz")):
             twin = lines(REPRODUCE / path.parent.name / path.name)
-            versions = [header["versions"]["certmask"] for header in (lines(path)[0], twin[0])]
-            if versions.count("0.2.0") != 1 or versions.index("0.2.0") != (folder == "before"):
-                raise SystemExit(f"expected 0.2.0 beside an earlier version in {path}, got {versions}")
+            sources = [header["versions"].get("certmask source") for header in (lines(path)[0], twin[0])]
+            if sources.count(SOURCE) != 1 or sources.index(SOURCE) != (folder == "before"):
+                raise SystemExit(f"expected {SOURCE} beside an earlier source in {path}, got {sources}")
             there = {row["image"]: row["defences"] for row in twin[1:]}
             for row in lines(path)[1:]:
                 for name in row["defences"].keys() & there[row["image"]].keys():
@@ -474,12 +485,11 @@ def figures() -> dict[str, str]:
     }
 
 
-def differences(readme: Path, results: Path) -> tuple[int, list[str]]:
+def differences(readme: Path, results: Path, beside: Path) -> tuple[int, list[str]]:
     """How many figures the two pages and zoom's table print, and where one is not what the files say."""
     odd, count = [], 0
     rows = [(cells_, overview_row(*cells_[:2])) for cells_ in block(results, "overview")]
-    beside = block(ROOT / "docs/appendix/zoom.md", "zoom")
-    rows += [(cells_, zoom_row(*cells_[:2])) for cells_ in beside]
+    rows += [(cells_, zoom_row(*cells_[:2])) for cells_ in block(beside, "zoom")]
     rows += [(cells_, brief_row(cells_[0])) for cells_ in block(readme, "zoom-brief")]
     for printed, counted in rows:
         count += len(counted)
@@ -497,7 +507,7 @@ def differences(readme: Path, results: Path) -> tuple[int, list[str]]:
 
 
 def main() -> int:
-    count, odd = differences(ROOT / "README.md", ROOT / "docs/results.md")
+    count, odd = differences(*PAGES)
     sys.stdout.writelines(f"{line}\n" for line in odd)
     sys.stdout.write(
         f"{count} figures in README.md, docs/results.md and zoom's table, {len(odd)} of which differ from the files\n"

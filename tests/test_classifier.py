@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from conftest import DEVICES, tiny_network
@@ -119,11 +121,21 @@ def test_a_cpu_that_emulates_bf16_computes_in_fp32(
     assert devices.best_precision("cpu") == expected
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_gpu_that_emulates_bf16_computes_in_fp32(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch counts emulation as support unless it is asked not to."""
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or native)
-    assert devices.best_precision("cuda") == ("bf16" if native else "fp32")
+def test_a_torch_without_mkldnn_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Apple's processors, where its operators are not even there."""
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    assert devices.best_precision("cpu") == "fp32"
+    assert devices.best_precision("mps") == "fp32"
+
+
+@pytest.mark.parametrize(("capability", "expected"), [((7, 5), "fp32"), ((8, 0), "bf16"), ((9, 0), "bf16")])
+def test_a_gpu_that_emulates_bf16_computes_in_fp32(
+    capability: tuple[int, int], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of several GPUs is the current one."""
+    capabilities = {torch.device("cuda:0"): (6, 0), torch.device("cuda:1"): capability}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capabilities.__getitem__)
+    assert devices.best_precision("cuda:1") == expected
 
 
 @pytest.mark.parametrize("options", [{"precision": "int4"}, {"batch": 0}, {"std": (0, 1, 1)}, {"class_names": ["a"]}])

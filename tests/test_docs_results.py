@@ -40,6 +40,8 @@ Row = dict[str, Any]
 SIX, CLEANSER, JURIES = "published k=6", "PatchCleanser 6×6", "jury recovery k=4, aligned"
 CHOSEN = "jury recovery k=4, mask 80, aligned"
 OTHERS = ("DS", "PG-DS", "PG-BN", "CBN")
+SOURCE = "be08e829"
+"""How the digest of the source begins that ran again what others had run."""
 
 
 def lines_of(path: Path) -> list[Row]:
@@ -122,7 +124,7 @@ def test_every_block_and_figure_says_what_the_files_say() -> None:
 
 
 def test_a_recount_without_certmask_agrees_with_every_figure_of_the_front_pages() -> None:
-    count, odd = recount.differences(ROOT / "README.md", ROOT / "docs" / "results.md")
+    count, odd = recount.differences(*recount.PAGES)
     assert odd == []
     assert count > 400
     assert not re.search(r"^\s*(?:from|import) certmask", Path(recount.__file__).read_text(), re.MULTILINE)
@@ -134,16 +136,16 @@ def test_the_recount_sees_a_wrong_digit(tmp_path: Path) -> None:
         ("docs/results.md", r"\| (\d)\d\.\d \|"),
         ("docs/results.md", r"--=zoom points-->−(\d)"),
         ("docs/results.md", r"--=again verdicts-->(\d)"),
+        ("docs/appendix/zoom.md", r"\+(\d)\.\d ± \d\.\d \| \d+ \|"),
     ):
-        shutil.copy(ROOT / "README.md", tmp_path)
-        shutil.copy(ROOT / "docs" / "results.md", tmp_path)
+        copies = [Path(shutil.copy(own, tmp_path)) for own in recount.PAGES]
         changed = tmp_path / Path(page).name
         text = changed.read_text(encoding="utf-8")
         found = re.search(figure, text)
         assert found
         other = str((int(found[1]) + 1) % 10)
         changed.write_text(text[: found.start(1)] + other + text[found.end(1) :], encoding="utf-8")
-        assert len(recount.differences(tmp_path / "README.md", tmp_path / "results.md")[1]) == 1, figure
+        assert len(recount.differences(*copies)[1]) == 1, figure
 
 
 def test_every_figure_that_is_read_stands_in_a_sentence() -> None:
@@ -555,23 +557,21 @@ def test_another_process_came_to_the_same_verdicts() -> None:
 def test_what_is_beyond_chance_on_networks_beside_the_six() -> None:
     """Three further networks at the patch of the table, in the order of the page; and CIFAR-10's smallest patch."""
     words("beyond chance on the first alone")
-    further = ("resmlp_24-imagenette--imagenette--patch32", "resnetv2_50-imagenette--imagenette--patch32",
-               "deit_tiny-cifar10--cifar10--patch35")  # fmt: skip
-    rows = [rows_of(RESULTS / f"table1/{name}.jsonl.gz") for name in further]
-    assert [len(own) for own in rows] == [300, 300, 300]
-    assert recount.beyond_chance([split(own, "zoom", CLEANSER, certified) for own in rows]) == [True, False, False]
     words("(neither beyond chance)")
     pairs = [(c.first, c.second) for c in EXPERIMENTS["table1"].comparisons if not c.theorem]
     asked = [(file, pair) for pair in pairs for file in runs_with("table1", *pair)]
     splits = [split(rows_of(RESULTS / "table1" / file), *pair, certified) for file, pair in asked]
-    sure = dict(zip(asked, recount.beyond_chance(splits), strict=True))
-    smallest = [file for file, pair in asked if pair == ("zoom", CLEANSER) and "--cifar10--patch14." in file]
-    assert len(smallest) == 2
-    assert not any(sure[file, ("zoom", CLEANSER)] for file in smallest)
+    chances = zip(asked, recount.beyond_chance(splits), strict=True)
+    sure = {file.removesuffix(".jsonl.gz"): is_sure for (file, pair), is_sure in chances if pair == ("zoom", CLEANSER)}
+    further = ("resmlp_24-imagenette--imagenette--patch32", "resnetv2_50-imagenette--imagenette--patch32",
+               "deit_tiny-cifar10--cifar10--patch35")  # fmt: skip
+    assert [sure[file] for file in further] == [True, False, False]
+    assert all(len(rows_of(RESULTS / f"table1/{file}.jsonl.gz")) == 300 for file in further)
+    assert [is_sure for file, is_sure in sure.items() if "--cifar10--patch14" in file] == [False, False]
 
 
-def test_two_versions_came_to_the_same_verdicts() -> None:
-    """Of every pair of runs one is of the version that the page names and one of an earlier one; counted by hand."""
+def test_two_programs_came_to_the_same_verdicts() -> None:
+    """Of every pair of runs one is of the source that the page names and one of an earlier one; counted by hand."""
     words("where no place is unbeaten it now takes the answer about the bare picture")
     answers, counted = Counter[bool](), Counter[bool]()
     for path in sorted((ROOT / "results").glob("again/*/*.jsonl.gz")) + sorted(
@@ -579,15 +579,16 @@ def test_two_versions_came_to_the_same_verdicts() -> None:
     ):
         twin = RESULTS / path.parent.name / path.name
         header, other = lines_of(path)[0], lines_of(twin)[0]
-        versions = [each["versions"]["certmask"] for each in (header, other)]
-        assert versions.index("0.2.0") == ("before" in path.parts)
-        assert versions.count("0.2.0") == 1
+        sources = [each["versions"].get("certmask source", "") for each in (header, other)]
+        is_new = "again" in path.parts
+        assert [source.startswith(SOURCE) for source in sources] == [is_new, not is_new]
+        older = (other if is_new else header)["versions"]["certmask"]
         there = {row["image"]: row for row in rows_of(twin)}
         for row in rows_of(path):
             assert row["input_sha256"] == there[row["image"]]["input_sha256"]
             for name, mine in row["defences"].items():
                 if theirs := there[row["image"]]["defences"].get(name):
-                    is_changed = header["defences"][name]["rule"]["rule"] == "jury recovery" and "0.1.0" in versions
+                    is_changed = header["defences"][name]["rule"]["rule"] == "jury recovery" and older == "0.1.0"
                     counted[is_changed] += 1
                     assert mine["certified"] == theirs["certified"]
                     answers[is_changed] += (mine["label"], mine["alert"]) != (theirs["label"], theirs["alert"])
@@ -595,32 +596,46 @@ def test_two_versions_came_to_the_same_verdicts() -> None:
     assert figure("again certificates") == "0"
     assert figure("again answers") == str(answers[False]) == "0"
     assert figure("again juries") == f"{answers[True]} of {counted[True]:,}"
-    lines = grids(PAGE)["Verdicts of 0.2.0 beside those of earlier versions"]
+    lines = grids(PAGE)["Verdicts of 0.2.0 beside those of earlier states of the program"]
     assert sum(int(line["verdicts"].replace(",", "")) for line in lines) == counted.total()
-    made = [lines_of(path)[0]["versions"]["certmask"] == "0.2.0" for path in RESULTS.glob("*/*.jsonl.gz")]
+    words(f"Version 0.2.0 with the source `{SOURCE}`")
+    headers = [lines_of(path)[0]["versions"] for path in RESULTS.glob("*/*.jsonl.gz")]
+    made = [header.get("certmask source", "").startswith(SOURCE) for header in headers]
     assert figure("again files") == f"{sum(made)} of {len(made)}"
 
 
-@pytest.mark.parametrize(("change", "said"), [("version", "and an earlier version"), ("photo", "photos of"),
-                                              ("weights_sha256", "the network of")])  # fmt: skip
-def test_a_version_is_not_compared_with_itself(tmp_path: Path, change: str, said: str) -> None:
-    """Nor with a run of other photos, or of another network."""
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("older", "and an earlier program"),
+        ("newer", "and an earlier program"),
+        ("photo", "photos of"),
+        ("weights_sha256", "the network of"),
+        ("nothing beside it", "expected a file beside"),
+    ],
+)
+def test_a_program_is_not_compared_with_itself(tmp_path: Path, change: str, said: str) -> None:
+    """Nor with a run of other photos, or of another network, or with nothing."""
     name = "table2/resnet26-cifar10--cifar10--patch32.jsonl.gz"
     for folder in ("again", "reproduce"):
         (tmp_path / folder / "table2").mkdir(parents=True)
         shutil.copy(ROOT / "results" / folder / name, tmp_path / folder / name)
     (tmp_path / "before").symlink_to(tmp_path / "again")
-    first, *rest = gzip.decompress((tmp_path / "again" / name).read_bytes()).decode().splitlines()
+    changed = tmp_path / ("reproduce" if change == "newer" else "again") / name
+    first, *rest = gzip.decompress(changed.read_bytes()).decode().splitlines()
     header = json.loads(first)
-    if change == "version":
-        header["versions"]["certmask"] = "0.1.0"
+    if change in ("older", "newer"):
+        header["versions"] |= dict(zip(("certmask", "certmask source"), again.PROGRAM, strict=True))
+        header["versions"] |= {"certmask": "0.1.0"} if change == "older" else {}
     elif change == "photo":
         rest[0] = rest[0].replace('"image": "', '"image": "another ', 1)
-    else:
+    elif change == "weights_sha256":
         header["model"][change] = "0" * 64
-    (tmp_path / "again" / name).write_bytes(gzip.compress("\n".join([json.dumps(header), *rest, ""]).encode()))
+    else:
+        (tmp_path / "reproduce" / name).rename(tmp_path / "reproduce" / name.replace("resnet26", "another"))
+    changed.write_bytes(gzip.compress("\n".join([json.dumps(header), *rest, ""]).encode()))
     with pytest.raises(CertmaskError, match=said):
-        again.two_versions(tmp_path)
+        again.two_programs(tmp_path)
 
 
 def test_a_changed_row_makes_the_page_stale(copy: Path, capsys: pytest.CaptureFixture[str],

@@ -30,13 +30,7 @@ def test_every_command_line_of_the_page_gets_its_paths() -> None:
         assert not {*PHOTOS, "WEIGHTS"} & {part for word in own.words for part in word.split("=")}
         given = dict(zip(own.words[2::2], own.words[3::2], strict=True))
         assert given["--data"].split("=")[1] in PHOTOS.values()
-        comes_along = given["--model"] in (
-            "deit_tiny-imagenette",
-            "resnet26-cifar10",
-            "resnet26w3-cifar10",
-            "efficientnet-lite0",
-        )
-        assert len(own.files) == (1 if comes_along else 2)
+        assert len(own.files) == (1 if given["--model"] in INSTALLED else 2)
         assert [word for word in line.split() if "=" not in word and not word.endswith(".safetensors")] == [
             word for word in own.words if "=" not in word and not word.endswith(".safetensors")
         ]

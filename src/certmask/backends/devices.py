@@ -10,6 +10,8 @@ import torch
 from certmask.errors import ClassifierError, first_line
 
 BATCH = {"cpu": 32, "cuda": 512}
+AMPERE = (8, 0)
+"""The first NVIDIA GPUs that compute bf16."""
 
 
 def present_device(device: torch.device | str) -> torch.device:
@@ -26,17 +28,19 @@ def present_device(device: torch.device | str) -> torch.device:
 
 def best_precision(device: torch.device | str) -> str:
     """bf16 where the hardware computes it natively, else fp32: what only emulates it takes three times as long."""
-    if torch.device(device).type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if _cpu_computes_bf16() else "fp32"
+    device = torch.device(device)
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.get_device_capability(device) >= AMPERE else "fp32"
+    return "bf16" if device.type == "cpu" and _cpu_computes_bf16() else "fp32"
 
 
 def _cpu_computes_bf16() -> bool:
-    """torch's own test of x86 is content with AVX-512, on which it emulates bf16."""
-    supported = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return supported
-    return supported and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    """torch's own test, without which it may be built, is content with AVX-512 on x86, where it emulates bf16."""
+    is_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    if is_supported is None or not is_supported():
+        return False
+    on_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return not on_x86 or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def best_batch(device: torch.device) -> int:
