@@ -250,6 +250,7 @@ def zoom_figures() -> dict[str, str]:
         "overview challenger zoom": span((percent(rows, "zoom") for rows in untrained), ".1f"),
         "overview challenger zoom answers": span(answer(rows, "zoom") for rows in untrained),
         "overview tuned": share(certified(row, "zoom, tuned") for row in runs["DeiT-Tiny, Imagenette"]),
+        "zoom mirror cleanser": share(certified(row, CLEANSER) for row in mirrored),
         "zoom mirror zoom": share(certified(row, "zoom") for row in mirrored),
         "overview test": span(
             100 * sum(certified(r, TEST) for r in run_of(name, TEST)[1]) / len(run_of(name, TEST)[1]) for name in runs
