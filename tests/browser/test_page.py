@@ -258,7 +258,9 @@ def test_whoever_asks_twice_at_once_keeps_nobody_out(browser: Browser, address: 
         greedy.choose("#rule", "patchcleanser (recovery)")
         greedy.says("#price", "36 to 667")
         greedy.tab("Attack it")
-        greedy.page.evaluate("for (const id of ['look', 'attack']) document.getElementById(id).click()")
+        with greedy.page.expect_response("**/queue/join*", timeout=SECONDS):  # of two at once either may come first
+            greedy.page.evaluate("document.getElementById('look').click()")
+        greedy.page.evaluate("document.getElementById('attack').click()")
         greedy.says("body", "expected one question at a time, got another one")
         greedy.complaints.clear()  # the browser itself notes the status of the answer
         modest.answer("#look", "#result", ".cm-label")
