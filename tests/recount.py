@@ -22,6 +22,7 @@ NETWORKS = {"deit_tiny": "DeiT-Tiny", "resnet50": "ResNet-50", "resnetv2_50": "R
             "efficientnet": "EfficientNet-Lite0", "resnet26": "ResNet-26", "resnet26w3": "ResNet-26 w3"}  # fmt: skip
 DATA = {"imagenet": "ImageNet", "imagenette": "Imagenette", "cifar10": "CIFAR-10"}
 CLEANSER, CHALLENGER, GRID = "PatchCleanser 6×6", "PatchCleanser 6×6, challenger", "PatchCleanser 6×6 on a token grid"
+CHANCE = 0.05
 PAGES = (ROOT / "README.md", ROOT / "docs/results.md", ROOT / "docs/appendix/zoom.md")
 SOURCE = "be08e8290868beba"
 """The digest of the program that ran again what others had run."""
@@ -130,7 +131,7 @@ def adjusted(splits: list[tuple[int, int]]) -> list[float]:
 
 
 def beyond_chance(splits: list[tuple[int, int]]) -> list[bool]:
-    return [after < 0.05 for after in adjusted(splits)]
+    return [after < CHANCE for after in adjusted(splits)]
 
 
 def cells(table: str) -> list[list[str]]:
@@ -218,10 +219,9 @@ def zoom_figures() -> dict[str, str]:
     both = [(pair, rows) for pair in asked for rows in every if {*pair} <= {*rows[0]["defences"]}]
     compared = [(pair, rows) for pair, rows in both if pair[1] != GRID or rows in middle]
     splits = [split(rows, *pair) for pair, rows in compared]
-    certain = beyond_chance(splits)
-    won = [(pair, a > b, sure) for (pair, _), (a, b), sure in zip(compared, splits, certain, strict=True)]
-    own = zip(compared, splits, adjusted(splits), strict=True)
-    lost = [(rows, counts, after) for (pair, rows), counts, after in own if pair == asked[0] and counts[0] < counts[1]]
+    told = list(zip(compared, splits, adjusted(splits), strict=True))
+    won = [(pair, a > b, after < CHANCE) for (pair, _), (a, b), after in told]
+    lost = [(rows, counts, after) for (pair, rows), counts, after in told if pair == asked[0] and counts[0] < counts[1]]
     field = "certificate_passes"
     cleaner = [split(rows, "zoom", CLEANSER, right) for rows in every]
 
@@ -252,17 +252,13 @@ def zoom_figures() -> dict[str, str]:
         "overview tuned": share(certified(row, "zoom, tuned") for row in runs["DeiT-Tiny, Imagenette"]),
         "zoom mirror cleanser": share(certified(row, CLEANSER) for row in mirrored),
         "zoom mirror zoom": share(certified(row, "zoom") for row in mirrored),
-        "overview test": span(
-            100 * sum(certified(r, TEST) for r in run_of(name, TEST)[1]) / len(run_of(name, TEST)[1]) for name in runs
-        ),
+        "overview test": span(percent(run_of(name, TEST)[1], TEST) for name in runs),
         "overview detection clean": span((points(r, "zoom detection", "undefended", right) for r in every), "+.1f"),
-        "overview recovery": span((100 * sum(certified(r, "zoom") for r in rows) / len(rows) for rows in every), ".1f"),
+        "overview recovery": span((percent(rows, "zoom") for rows in every), ".1f"),
         "overview detection answers": span(answer(rows, "zoom detection") for rows in every),
         "overview answers": span(answer(rows, "zoom") for rows in every),
         "overview clean": span((points(rows, "zoom", "undefended", right) for rows in every), "+.1f"),
-        "overview detection": span(
-            100 * sum(certified(r, "zoom detection") for r in rows) / len(rows) for rows in every
-        ),
+        "overview detection": span(percent(rows, "zoom detection") for rows in every),
         "overview alerts": span(100 * sum(alert(r, "zoom detection") for r in rows) / len(rows) for rows in every),
         "overview deit": share(certified(row, "zoom") for row in deit),
         "overview deit cleanser": share(certified(row, CLEANSER) for row in deit),
